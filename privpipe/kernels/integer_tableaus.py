@@ -23,9 +23,8 @@ LONGEST = 2**50
 EAGER = 24
 """Pivots of one requirement that go the steepest way; those after them follow Bland's rule, which ends."""
 PIVOTS = 400
-WALKS = 5
-LONGEST_WALK = 60
-"""Pivots of a walk."""
+DIVES = 6
+"""Orders in which fractions of one solution are rounded, until one ends at whole numbers."""
 TRIED = 6
 """Equally steep columns of which the one that goes the farthest is taken."""
 FIELDS = ("move_starts", "move_columns", "move_numerators", "move_denominators",
@@ -82,13 +81,18 @@ def moves_of_groups(system: Any, room: Any, groups: Any, asked: Any, unit: Any, 
             continue
         table, used_rows = _dense(starts, rows, entries, columns, row_place)
         up, down = room[0][columns], room[1][columns]
-        size_m, size_n = table.shape
+        size_n, size_m = table.shape
         head = -1 - np.arange(size_m)
         side = np.arange(size_n)
         scale = _started(table, head, side, up, down)
         if scale == 0:
             continue
-        state = (table, head, side, up, down, np.zeros(size_n, np.int64), np.zeros(size_m, np.int64))
+        solved = _multipliers(table, side), head, scale, used_rows
+        # Columns of the relations themselves never move again: only a proof needs them.
+        table = np.ascontiguousarray(table[side >= 0][:, head >= 0])
+        head, side = head[head >= 0], side[side >= 0]
+        rooms = np.empty((2, len(head)), np.int64)
+        state = (table, head, side, up, down, np.zeros(len(side), np.int64), np.zeros(len(head), np.int64), rooms)
         fresh = table.copy(), head.copy(), side.copy(), scale
         own = places[first:last], signs[first:last], needs[first:last], np.zeros(last - first, np.bool_), unit
         for request in range(last - first):
@@ -99,7 +103,7 @@ def moves_of_groups(system: Any, room: Any, groups: Any, asked: Any, unit: Any, 
                 moves, scale, basic = _served(state, scale, fresh, own, (request, sign, whole), moves, held, columns)
                 if certify and basic > -2:
                     wanted = first + request, sign
-                    proofs, proved = _proved((proofs, proved, held), table, side, basic, used_rows, scale, wanted)
+                    proofs, proved = _proved((proofs, proved, held), state, solved, basic, scale, wanted)
     return (
         moves[0][: held[0] + 1], moves[1][: moves[0][held[0]]], moves[2][: moves[0][held[0]]], moves[3][: held[0]],
         proofs[0][: held[1] + 1], proofs[1][: proofs[0][held[1]]], proofs[2][: proofs[0][held[1]]],
@@ -122,7 +126,7 @@ def _served(state: Any, scale: Any, fresh: Any, own: Any, wanted: Any, moves: An
     steps = max(1, -(-need // unit))
     if scale != fresh[3]:
         scale = _restored(state, fresh)
-    scale, value, numerators, basic = _reached(state, scale, place, sign, steps, 0)
+    scale, value, numerators, basic = _reached(state, scale, place, sign, steps)
     if value < 0:
         return moves, scale, -2
     met = value > 0 if need == 0 else value * unit >= need * scale
@@ -132,13 +136,15 @@ def _served(state: Any, scale: Any, fresh: Any, own: Any, wanted: Any, moves: An
     if not whole or divisor == scale:
         moves = _kept(moves, held, columns, numerators // divisor, scale // divisor, state, own)
         return moves, scale, -2 if met else basic
-    # Perhaps the same way fits in whole steps, or another one does.
+    # Perhaps the same way fits in whole steps, or a point near it does.
     moves = _kept(moves, held, columns, numerators // _common(numerators, 0), 1, state, own)
-    for walk in range(1, WALKS + 1):
+    for dive in range(DIVES):
         if own[3][request]:
             break
-        scale = _restored(state, fresh)
-        scale, value, numerators, basic = _reached(state, scale, place, sign, steps, walk)
+        if dive > 0:
+            scale = _restored(state, fresh)
+            scale = _reached(state, scale, place, sign, steps)[0]
+        scale, value, numerators = _dived(state, scale, fresh[2], (place, sign, steps), dive)
         if value > 0:
             moves = _kept(moves, held, columns, numerators // scale, 1, state, own)
     return moves, scale, -2
@@ -154,18 +160,18 @@ def _restored(state: Any, fresh: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _dense(starts: Any, rows: Any, entries: Any, columns: Any, row_place: Any) -> Any:
-    """The relations of some columns as a table, and their numbers; `row_place` is left as it was."""
+    """Some columns of the relations, each a line of a table, and the relations; `row_place` is left as it was."""
     count = 0
     for column in columns:
         for at in range(starts[column], starts[column + 1]):
             if row_place[rows[at]] < 0:
                 row_place[rows[at]] = count
                 count += 1
-    table = np.zeros((count, len(columns)), np.int64)
+    table = np.zeros((len(columns), count), np.int64)
     used = np.empty(count, np.int64)
     for place in range(len(columns)):
         for at in range(starts[columns[place]], starts[columns[place] + 1]):
-            table[row_place[rows[at]], place] = entries[at]
+            table[place, row_place[rows[at]]] = entries[at]
             used[row_place[rows[at]]] = rows[at]
     for row in used:
         row_place[row] = -1
@@ -175,14 +181,14 @@ def _dense(starts: Any, rows: Any, entries: Any, columns: Any, row_place: Any) -
 @njit(cache=True, nogil=True)
 def _started(table: Any, head: Any, side: Any, up: Any, down: Any) -> Any:
     """Solve each relation for one column, if it can be, for one with much room; the common denominator, 0 if lost."""
-    size_m, size_n = table.shape
+    size_n, size_m = table.shape
     scale = 1
     for row in range(size_m):
         best, most, even = -1, -1, False
         for j in range(size_n):
-            if side[j] >= 0 and table[row, j] != 0:
+            if side[j] >= 0 and table[j, row] != 0:
                 wide = min(up[side[j]], down[side[j]])
-                plain = table[row, j] == scale or table[row, j] == -scale
+                plain = table[j, row] == scale or table[j, row] == -scale
                 if best < 0 or (plain and not even) or (plain == even and wide > most):
                     best, most, even = j, wide, plain
         if best >= 0:
@@ -195,41 +201,25 @@ def _started(table: Any, head: Any, side: Any, up: Any, down: Any) -> Any:
 @njit(cache=True, nogil=True)
 def _pivot(table: Any, head: Any, side: Any, row: Any, column: Any, scale: Any) -> Any:
     """Exchange the variable of a row with that of a column; the new denominator, 0 where an entry grew too large."""
-    size_m, size_n = table.shape
-    pivot = table[row, column]
+    size_n, size_m = table.shape
+    pivot = table[column, row]
     sign = 1 if pivot > 0 else -1
     size = pivot * sign
-    filled = np.empty(size_n, np.int64)
-    count = 0
+    odd, shift = scale, 0
+    while odd % 2 == 0:
+        odd //= 2
+        shift += 1
+    divisor = scale, shift, _inverse(odd)
     for j in range(size_n):
-        if j != column and table[row, j] != 0:
-            filled[count] = j
-            count += 1
-    for i in range(size_m):
-        if i == row:
+        if j == column or (table[j, row] == 0 and size == scale):
             continue
-        factor = table[i, column] * sign
-        if size != scale:
-            for j in range(size_n):
-                value = table[i, j] * size
-                if factor != 0 and j != column:
-                    value -= factor * table[row, j]
-                value //= scale
-                if value >= MOST_ENTRY or value <= -MOST_ENTRY:
-                    return 0
-                table[i, j] = value
-        elif factor != 0:
-            for at in range(count):
-                j = filled[at]
-                value = table[i, j] - factor * table[row, j] // scale
-                if value >= MOST_ENTRY or value <= -MOST_ENTRY:
-                    return 0
-                table[i, j] = value
-        table[i, column] = -factor
-    if sign < 0:
-        for j in range(size_n):
-            table[row, j] = -table[row, j]
-    table[row, column] = scale * sign
+        own = table[j, row]
+        if not _eliminated(table, j, column, size, own * sign, divisor):
+            return 0
+        table[j, row] = own * sign
+    for i in range(size_m):
+        table[column, i] *= -sign
+    table[column, row] = scale * sign
     leaving = head[row]
     head[row] = side[column]
     side[column] = leaving
@@ -237,10 +227,114 @@ def _pivot(table: Any, head: Any, side: Any, row: Any, column: Any, scale: Any) 
 
 
 @njit(cache=True, nogil=True)
-def _reached(state: Any, scale: Any, target: Any, sign: Any, steps: Any, walk: Any) -> Any:
-    """Move one variable from 0 in one direction, `steps` far or as far as it goes.
+def _inverse(odd: Any) -> Any:
+    """The number whose product with an odd one is 1 modulo 2^64, by Newton's steps."""
+    inverse = odd
+    for _ in range(5):
+        inverse *= 2 - odd * inverse
+    return inverse
 
-    A walk, if its number is not 0, takes steps of whole numbers only, and so ends anywhere.
+
+@njit(cache=True, nogil=True)
+def _eliminated(table: Any, own: Any, other: Any, size: Any, factor: Any, divisor: Any) -> Any:
+    """Take a multiple of one column from another, over the common denominator; whether every entry is small enough.
+
+    Every division leaves no rest (Bareiss 1968), so it is a product modulo 2^64, which takes a tenth of the time.
+    """
+    scale, shift, inverse = divisor
+    bits = 0
+    if scale == 1 and size == 1:
+        for i in range(table.shape[1]):
+            value = table[own, i] - factor * table[other, i]
+            table[own, i] = value
+            bits |= value + MOST_ENTRY
+    else:
+        for i in range(table.shape[1]):
+            value = ((table[own, i] * size - factor * table[other, i]) >> shift) * inverse
+            table[own, i] = value
+            bits |= value + MOST_ENTRY
+    return 0 <= bits < 2 * MOST_ENTRY
+
+
+@njit(cache=True, nogil=True)
+def _dived(state: Any, scale: Any, lattice: Any, wanted: Any, order: Any) -> Any:
+    """Go from a point with fractions to one of whole numbers, one bound after another, as a search for programs dives.
+
+    Parameters
+    ----------
+    lattice : ndarray of int64
+        Variables of which all others are sums.
+    wanted : tuple of int
+        A variable, and in which direction and how far it must go.
+    order : int
+        0: what is closest to a whole number first; 1: what is farthest from one; else pseudorandom.
+
+    Returns
+    -------
+    tuple
+        The denominator; how far the variable went, -1 if no such point was found; and the numerators of all.
+    """
+    target, sign, steps = wanted
+    up, down = state[3].copy(), state[4].copy()
+    here = (*state[:3], up, down, *state[5:])
+    if sign > 0:
+        down[target] = -steps
+    else:
+        up[target] = -steps
+    head, side, at_side, values = state[1], state[2], state[5], state[6]
+    for _ in range(3 * len(lattice)):
+        chosen, below, above = _with_fraction(here, scale, lattice, order)
+        if chosen < 0:
+            scale, value, numerators, _ = _ended(here, scale, target, sign)
+            return scale, value if _common(numerators, scale) == scale else -1, numerators
+        high, low, bounded = up[chosen], down[chosen], False
+        for upward in (above, not above):
+            goal = below + 1 if upward else below
+            if bounded or (upward and goal > high) or (not upward and goal < -low):
+                continue
+            if upward:
+                up[chosen] = goal
+                scale = _pushed(here, scale, chosen, 1, goal)[0]
+            else:
+                down[chosen] = -goal
+                scale = _pushed(here, scale, chosen, -1, -goal)[0]
+            if scale == 0:
+                return 0, -1, values
+            place = _place(head, chosen)
+            bounded = at_side[_place(side, chosen)] == goal if place < 0 else values[place] == goal * scale
+            up[chosen], down[chosen] = high, low
+            # The first order, which most requirements end with, does not come back to a variable.
+            if bounded and (upward or order == 0):
+                down[chosen] = -goal
+            if bounded and (order == 0 or not upward):
+                up[chosen] = goal
+        if not bounded:
+            break
+    return scale, -1, values
+
+
+@njit(cache=True, nogil=True)
+def _with_fraction(state: Any, scale: Any, lattice: Any, order: Any) -> Any:
+    """The next variable to be rounded, -1 for none; the whole number below it, and whether the one above is closer."""
+    chosen, least, below, above = -1, 2 * scale, 0, False
+    for variable in lattice:
+        place = _place(state[1], variable)
+        part = state[6][place] % scale if place >= 0 else 0
+        if part == 0:
+            continue
+        rank = min(part, scale - part)
+        if order == 1:
+            rank = scale - rank
+        elif order > 1:
+            rank = variable * 7919 * order % 1009 * scale // 1009
+        if rank < least:
+            chosen, least, below, above = variable, rank, state[6][place] // scale, 2 * part > scale
+    return chosen, below, above
+
+
+@njit(cache=True, nogil=True)
+def _reached(state: Any, scale: Any, target: Any, sign: Any, steps: Any) -> Any:
+    """Move one variable from 0 in one direction, `steps` far or as far as it goes.
 
     Returns
     -------
@@ -248,42 +342,59 @@ def _reached(state: Any, scale: Any, target: Any, sign: Any, steps: Any, walk: A
         The denominator (0: the tableau is lost), how far the variable went (-1: given up) and the numerators of all,
         and the row of the variable at the end, -1 if it is at its bound.
     """
-    table, head, side, up, down, at_side, values = state
-    at_side[:] = 0
-    values[:] = 0
+    state[5][:] = 0
+    state[6][:] = 0
+    return _pushed(state, scale, target, sign, steps)
+
+
+@njit(cache=True, nogil=True)
+def _pushed(state: Any, scale: Any, target: Any, sign: Any, steps: Any) -> Any:
+    """Move one variable from where it is, as `_reached` does from 0."""
+    table, head, side, up, down, at_side, values, _ = state
     limit = min(steps, up[target] if sign > 0 else down[target])
-    for pivots in range(LONGEST_WALK if walk > 0 else PIVOTS):
+    for pivots in range(PIVOTS):
         basic = _place(head, target)
+        _measure_rooms(state, scale)
         if basic >= 0:
             distance = sign * values[basic]
-            column, way = _entering(state, scale, basic, sign, pivots, walk)
+            column, way = _entering(state, scale, basic, sign, pivots)
             if distance >= steps * scale or column < 0:
                 return _ended(state, scale, target, sign)
-            rate = abs(table[basic, column])
+            rate = abs(table[column, basic])
         else:
             column, way, rate = _place(side, target), sign, scale
             distance = sign * at_side[column] * scale
             if distance >= limit * scale:
                 return _ended(state, scale, target, sign)
-        length, part, row = _ratio(state, scale, column, way, pivots)
-        even = _whole_step(table, head, scale, column) if walk > 0 else 1
+        length, part, row = _ratio(state, scale, column, way, pivots, -1)
         # A whole step that goes far enough leaves columns at whole numbers.
         final = -((distance - steps * scale) // rate)
-        final = -(-final // even) * even
         most = 1
         for i in range(len(values)):
-            most = max(most, abs(table[i, column]))
+            most = max(most, abs(table[column, i]))
         if length < 0 or final <= length // part:
             length, part, row = final, 1, -1
         if length > FAR // most or abs(at_side[column]) > FAR // part:
             break
         if row < 0:
-            _advance(table, at_side, values, column, way, length // even * even)
+            for i in range(len(values)):
+                values[i] -= table[column, i] * way * length
+            at_side[column] += way * length
             continue
-        scale = _exchanged(state, scale, (row, column, way), length, part, even, walk)
+        scale = _exchanged(state, scale, (row, column, way), length, part)
         if scale <= 0:
             break
     return max(scale, 0), -1, values, -2
+
+
+@njit(cache=True, nogil=True)
+def _measure_rooms(state: Any, scale: Any) -> Any:
+    """How far the variable of each row can go up and down, times the denominator; -1 without a bound."""
+    _, head, _, up, down, _, values, rooms = state
+    for i in range(len(head)):
+        high, low = up[head[i]], down[head[i]]
+        rooms[0, i] = high * scale - values[i] if high <= FAR // scale else -1
+        rooms[1, i] = low * scale + values[i] if low <= FAR // scale else -1
 
 
 @njit(cache=True, nogil=True)
@@ -295,31 +406,18 @@ def _place(variables: Any, wanted: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def _advance(table: Any, at_side: Any, values: Any, column: Any, way: Any, length: Any) -> Any:
-    """Move a column a whole number of steps."""
-    for i in range(len(values)):
-        values[i] -= table[i, column] * way * length
-    at_side[column] += way * length
-
-
-@njit(cache=True, nogil=True)
-def _exchanged(state: Any, scale: Any, step: Any, length: Any, part: Any, even: Any, walk: Any) -> Any:
+def _exchanged(state: Any, scale: Any, step: Any, length: Any, part: Any) -> Any:
     """Move a column as far as a row lets it, and exchange the two; the new denominator, 0 where the tableau is lost."""
-    table, head, side, up, down, at_side, values = state
+    table, head, side, up, down, at_side, values, _ = state
     row, column, way = step
     leaving = head[row]
-    left = up[leaving] if table[row, column] * way < 0 else -down[leaving]
+    left = up[leaving] if table[column, row] * way < 0 else -down[leaving]
     for i in range(len(values)):
         if abs(values[i]) > FAR // part:
             return 0
-    if walk > 0:
-        # The variable that stops this step leaves where it is then, which need not be a bound.
-        _advance(table, at_side, values, column, way, length // part // even * even)
-        left = values[row] // scale
-    entered = part * at_side[column] + (0 if walk > 0 else way * length)
+    entered = part * at_side[column] + way * length
     for i in range(len(values)):
-        moved = 0 if walk > 0 else table[i, column] * way * length
-        values[i] = (part * values[i] - moved) // scale
+        values[i] = (part * values[i] - table[column, i] * way * length) // scale
     scale = _pivot(table, head, side, row, column, scale)
     values[row] = entered
     at_side[column] = left
@@ -329,66 +427,43 @@ def _exchanged(state: Any, scale: Any, step: Any, length: Any, part: Any, even: 
 @njit(cache=True, nogil=True)
 def _ended(state: Any, scale: Any, target: Any, sign: Any) -> Any:
     """What `_reached` gives of where it ended."""
-    _, head, side, _, _, at_side, values = state
-    numerators = np.zeros(len(side), np.int64)
+    _, head, side, _, _, at_side, values, _ = state
+    numerators = np.zeros(len(state[3]), np.int64)
     for j in range(len(side)):
-        if side[j] >= 0:
-            if abs(at_side[j]) > FAR // scale:
-                return scale, -1, values, -2
-            numerators[side[j]] = at_side[j] * scale
+        if abs(at_side[j]) > FAR // scale:
+            return scale, -1, values, -2
+        numerators[side[j]] = at_side[j] * scale
     for i in range(len(head)):
-        if head[i] >= 0:
-            numerators[head[i]] = values[i]
+        numerators[head[i]] = values[i]
     return scale, sign * numerators[target], numerators, _place(head, target)
 
 
 @njit(cache=True, nogil=True)
-def _whole_step(table: Any, head: Any, scale: Any, column: Any) -> Any:
-    """The least number of steps of a column that takes every variable to a whole number."""
-    common = scale
-    for i in range(table.shape[0]):
-        if head[i] >= 0:
-            other = abs(table[i, column])
-            while other:
-                common, other = other, common % other
-    return scale // common
-
-
-@njit(cache=True, nogil=True)
-def _entering(state: Any, scale: Any, basic: Any, sign: Any, pivots: Any, walk: Any) -> Any:
+def _entering(state: Any, scale: Any, basic: Any, sign: Any, pivots: Any) -> Any:
     """A column that takes the variable of row `basic` on, and in which direction it moves; -1 for none."""
-    table, head, side, up, down, at_side, _ = state
+    table, _, side, up, down, at_side, _, _ = state
     size_n = len(side)
     best, best_way, steepest = -1, 0, 0
-    start = 0 if walk == 0 else (walk * 7919 + pivots * 104729) % size_n
-    for turn in range(size_n):
-        j = (start + turn) % size_n
+    for j in range(size_n):
         way = _useful(table, side, up, down, at_side, basic, sign, j)
         if way == 0:
             continue
-        if pivots >= EAGER and walk == 0:
+        if pivots >= EAGER:
             if best < 0 or side[j] < side[best]:
                 best, best_way = j, way
-        elif walk > 0:
-            best, best_way = j, way
-            break
-        elif abs(table[basic, j]) > steepest:
-            best, best_way, steepest = j, way, abs(table[basic, j])
-    if best < 0 or (pivots >= EAGER and walk == 0):
+        elif abs(table[j, basic]) > steepest:
+            best, best_way, steepest = j, way, abs(table[j, basic])
+    if best < 0 or pivots >= EAGER:
         return best, best_way
-    farthest, tried, first = -1, 0, best
-    for turn in range(size_n):
-        j = (first + turn) % size_n
-        if walk == 0 and abs(table[basic, j]) != steepest:
+    farthest, tried = -1, 0
+    for j in range(best, size_n):
+        if abs(table[j, basic]) != steepest:
             continue
         way = _useful(table, side, up, down, at_side, basic, sign, j)
         if way == 0:
             continue
-        length, part, _ = _ratio(state, scale, j, way, pivots)
+        length, part, _ = _ratio(state, scale, j, way, pivots, farthest)
         reach = FAR if length < 0 else length // part
-        if walk > 0:
-            even = _whole_step(table, head, scale, j)
-            reach = min(reach, MOST_ENTRY) // even * even * abs(table[basic, j])
         if reach > farthest:
             farthest, best, best_way = reach, j, way
         tried += 1
@@ -401,8 +476,8 @@ def _entering(state: Any, scale: Any, basic: Any, sign: Any, pivots: Any, walk: 
 def _useful(table: Any, side: Any, up: Any, down: Any, at_side: Any, basic: Any, sign: Any, column: Any) -> Any:
     """In which direction a column takes the variable of a row on; 0 for none."""
     variable = side[column]
-    gain = -sign * table[basic, column]
-    if variable < 0 or gain == 0:
+    gain = -sign * table[column, basic]
+    if gain == 0:
         return 0
     if gain > 0:
         return 1 if at_side[column] < up[variable] else 0
@@ -410,28 +485,33 @@ def _useful(table: Any, side: Any, up: Any, down: Any, at_side: Any, basic: Any,
 
 
 @njit(cache=True, nogil=True)
-def _ratio(state: Any, scale: Any, column: Any, way: Any, pivots: Any) -> Any:
-    """How far a column can go, as numerator (-1: for ever) and denominator, and the row that stops it (-1: itself)."""
-    table, head, side, up, down, at_side, values = state
+def _ratio(state: Any, scale: Any, column: Any, way: Any, pivots: Any, enough: Any) -> Any:
+    """How far a column can go, as numerator (-1: for ever) and denominator, and the row that stops it (-1: itself).
+
+    A column that cannot go farther than `enough` whole steps is not looked at any further.
+    """
+    table, head, side, up, down, at_side, _, rooms = state
     variable = side[column]
     own = up[variable] if way > 0 else down[variable]
     length, part, stopping = -1, 1, -1
     if own < FAR:
         length = own - way * at_side[column]
-    for i in range(table.shape[0]):
-        rate = -table[i, column] * way
-        if rate == 0 or head[i] < 0:
+    whole = length
+    for i in range(table.shape[1]):
+        rate = -table[column, i] * way
+        if rate == 0:
             continue
-        bound = up[head[i]] if rate > 0 else down[head[i]]
-        if bound > FAR // scale:
+        room = rooms[0, i] if rate > 0 else rooms[1, i]
+        if room < 0:
             continue
-        room = bound * scale - values[i] if rate > 0 else bound * scale + values[i]
         rate = abs(rate)
         if length >= 0:
-            here, there = room // rate, length // part
-            if here > there:
+            if whole < MOST_ENTRY and room >= (whole + 1) * rate:
                 continue
-            if here == there:
+            here = room // rate
+            if here > whole:
+                continue
+            if here == whole:
                 left, right = (room % rate) * part, (length % part) * rate
                 if left > right:
                     continue
@@ -442,6 +522,9 @@ def _ratio(state: Any, scale: Any, column: Any, way: Any, pivots: Any) -> Any:
                     elif part == scale:
                         continue
         length, part, stopping = room, rate, i
+        whole = room // rate
+        if whole <= enough:
+            break
     return length, part, stopping
 
 
@@ -501,14 +584,37 @@ def _longest(numerators: Any, denominator: Any, up: Any, down: Any, sign: Any) -
 
 
 @njit(cache=True, nogil=True)
-def _proved(kept: Any, table: Any, side: Any, basic: Any, used_rows: Any, scale: Any, wanted: Any) -> Any:
-    """Keep the multipliers of one row of the tableau."""
+def _multipliers(table: Any, side: Any) -> Any:
+    """What each row of a tableau takes of each relation."""
+    found = np.zeros((table.shape[1], table.shape[1]), np.int64)
+    for j in range(len(side)):
+        if side[j] < 0:
+            found[:, -1 - side[j]] = table[j]
+    return found
+
+
+@njit(cache=True, nogil=True)
+def _proved(kept: Any, state: Any, solved: Any, basic: Any, scale: Any, wanted: Any) -> Any:
+    """Keep the multipliers of the relations that add up to one row of the tableau, unless they are too large."""
     proofs, proved, held = kept
+    first, first_head, divisor, used_rows = solved
     multipliers = np.zeros(len(used_rows), np.int64)
     if basic >= 0:
-        for j in range(len(side)):
-            if side[j] < 0:
-                multipliers[-1 - side[j]] = table[basic, j]
+        table, head, side = state[:3]
+        row = np.zeros(len(state[3]), np.int64)
+        row[head[basic]] = scale
+        row[side] = table[:, basic]
+        largest = 0
+        for i in range(len(first_head)):
+            factor = row[first_head[i]] if first_head[i] >= 0 else 0
+            if factor == 0:
+                continue
+            for at in range(len(used_rows)):
+                multipliers[at] += factor * first[i, at]
+                largest = max(largest, abs(multipliers[at]))
+            if largest > FAR:
+                return proofs, proved
+        multipliers //= divisor
     proved = _longer(proved[0], held[1] + 2), _longer(proved[1], held[1] + 2)
     proved[0][held[1]] = wanted[0]
     proved[1][held[1]] = wanted[1]
