@@ -107,8 +107,8 @@ class StreamState:
         Records of each batch that is held back.
     trying : int or None
         The batch whose release is under way.
-    columns : mapping of str to str
-        Types of the rows that are held back.
+    columns : list of [str, str]
+        Names and types of the columns of the rows that are held back.
     """
 
     sink: str
@@ -120,7 +120,7 @@ class StreamState:
     content: str = ""
     held: Mapping[str, int] = field(default_factory=dict)
     trying: int | None = None
-    columns: Mapping[str, str] = field(default_factory=dict)
+    columns: list[list[str]] = field(default_factory=list)
 
     @classmethod
     def read(cls, data: bytes, place: str) -> Self:
@@ -300,7 +300,7 @@ class StreamBatches:
         step("settle")
         kind: Kind = "published"
         if refusal is None:
-            state = replace(state, held={}, columns={}, trying=None)
+            state = replace(state, held={}, columns=[], trying=None)
         else:
             state, kind = replace(state, trying=None), "held back"
         self._write(state)
@@ -338,10 +338,13 @@ class StreamBatches:
         )
         return outcome
 
-    def _stage(self, engine: Engine, frame: Any, state: StreamState, batch: int) -> tuple[dict[str, str], int, str]:
+    def _stage(self, engine: Engine, frame: Any, state: StreamState, batch: int) -> tuple[list[list[str]], int, str]:
         """Write the rows of a batch; their types by column, their number and the fingerprint of their content."""
         types = {name: kind for name, kind in self.policy.source_types.items() if kind == CARRIED}
         table = without_others(engine, engine.scan(Source(data=frame, types=types)), self.policy)
+        names = [name for name, _ in state.columns]
+        if sorted(names) == sorted(table.schema.names):  # files of one source have their columns in one order
+            table = engine.select(table, names)
         staged = private_folder(self.folder / STAGED)
         keep_private(staged)
         seed = Seed(bytes.fromhex(state.key))
@@ -350,7 +353,7 @@ class StreamBatches:
             seal_folder(staged)
         written = engine.scan(Source(data=str(staged), format="parquet", types=types))
         records, content = counted_fingerprint(engine, written, seed)
-        return {each.name: str(each.type) for each in written.schema}, records, content
+        return [[each.name, str(each.type)] for each in written.schema], records, content
 
     def _require_next(self, state: StreamState, chain: Chain, query: str, batch: int) -> None:
         """Refuse a batch that is neither the next one, nor the last one again, nor vouched for."""
@@ -387,11 +390,12 @@ class StreamBatches:
             f"no row of this batch was delivered before, and none between is missing, give start={name!r}"
         )
 
-    def _other_columns(self, state: StreamState, columns: Mapping[str, str], batch: int) -> str:
+    def _other_columns(self, state: StreamState, columns: list[list[str]], batch: int) -> str:
+        before, now = ({each[0]: each[1] for each in found} for found in (state.columns, columns))
         differ = [
-            f"{name!r}: {state.columns.get(name, 'missing')} before, {columns.get(name, 'missing')} now"
-            for name in sorted({*columns, *state.columns})
-            if columns.get(name) != state.columns.get(name)
+            f"{name!r}: {before.get(name, 'missing')} before, {now.get(name, 'missing')} now"
+            for name in sorted({*before, *now})
+            if before.get(name) != now.get(name)
         ]
         return (
             f"batch {batch} has other columns than the {state.waiting:,} records that are held back, which it would "
