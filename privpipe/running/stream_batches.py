@@ -3,7 +3,7 @@
 
     .visits.privpipe/stream/      the state of one stream, readable by its owner alone
         state.json                what was taken from which query, and the batch whose release is under way
-        rows/00000000000000000007/part-00000.parquet     a batch that is held back
+        rows/00000000000000000000/part-00000.parquet     a batch that is held back
         staged/                   a batch that is being written
         lock
 
@@ -104,9 +104,9 @@ class StreamState:
     records, content : int, str
         Records of the last batch, and the keyed fingerprint of its rows.
     held : mapping of str to int
-        Records of each batch that is held back.
-    trying : int or None
-        The batch whose release is under way.
+        Records in each folder of rows; one per batch that is held back.
+    trying : str or None
+        The folder of the batch whose release is under way.
     columns : list of [str, str]
         Names and types of the columns of the rows that are held back.
     """
@@ -119,7 +119,7 @@ class StreamState:
     records: int = 0
     content: str = ""
     held: Mapping[str, int] = field(default_factory=dict)
-    trying: int | None = None
+    trying: str | None = None
     columns: list[list[str]] = field(default_factory=list)
 
     @classmethod
@@ -244,11 +244,11 @@ class StreamBatches:
             if not records:
                 self._write(taken)
                 return self._ended(BatchOutcome(batch=batch, kind="empty", records=0, held=taken.waiting))
-            name = _folder_name(batch)
+            name = f"{int(max(state.held, default='-1')) + 1:020d}"  # numbers of batches begin again with a query
             with self._faults():
                 os.rename(self.folder / STAGED, self.folder / ROWS / name)
                 sync_folder(self.folder / ROWS)
-            taken = replace(taken, held={**state.held, name: records}, trying=batch, columns=columns)
+            taken = replace(taken, held={**state.held, name: records}, trying=name, columns=columns)
             self._write(taken)
             return self._released(engine, taken, step)[1]
 
@@ -293,8 +293,7 @@ class StreamBatches:
         except (Refused, NoSolutionError) as error:
             refusal = error
         except (DataError, UsageError):  # nothing is published, and the query delivers the batch again
-            name = _folder_name(batch)
-            held = {each: count for each, count in state.held.items() if each != name}
+            held = {name: count for name, count in state.held.items() if name != state.trying}
             self._write(replace(state, next=batch, held=held, trying=None, records=0, content=""))
             raise
         step("settle")
@@ -458,7 +457,3 @@ class StreamBatches:
     def _write(self, state: StreamState) -> None:
         with self._faults():
             flush_new(self.folder / STATE, state.written())
-
-
-def _folder_name(batch: int) -> str:
-    return f"{batch:020d}"

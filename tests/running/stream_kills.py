@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -123,8 +122,8 @@ class Stream:
             found.append("a class is too small midway")
         if "who" in table.column_names:
             found.append("an identifier is released")
-        for path in (self.folder, *self.folder.rglob("*")):
-            if path.stat().st_mode & (0o007 if path.is_file() else 0o077) and path.parent.name != "staged":
+        for path in (self.folder, *self.folder.rglob("*")) if self.folder.exists() else ():
+            if path.stat().st_mode & 0o077 and path.parent.name != "staged":  # the folder `staged` is private itself
                 found.append(f"{path.name} can be read by others")
         return found
 
@@ -167,8 +166,3 @@ def taken(home: Path, *batches: pa.Table, **changes: Any) -> Any:
     for at, batch in enumerate(batches):
         stream.take(batch, QUERY, at)
     return stream
-
-
-def names_below(folder: Path) -> set[str]:
-    """Names of everything below a folder."""
-    return {os.path.relpath(path, folder) for path in folder.rglob("*")}
