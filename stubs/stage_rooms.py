@@ -122,13 +122,15 @@ Params = Sequence[tuple[Sequence[str], str, str]]
 
 
 def spark_stub() -> str:
-    """An estimator and a model for every transformer, and the gates."""
+    """An estimator and a model for every transformer, the gates, and what releases streams."""
     import privpipe.spark as room
 
     stub = Stub()
     for name, home in HOMES.items():
         stub.imported(home, name)
     bases = [stub.imported("privpipe.spark.stages", f"{name} as {name}") for name in ("StageEstimator", "StageModel")]
+    for name in ("BatchReleases", "release_batches"):
+        stub.imported("privpipe.spark.batches", f"{name} as {name}")
     shared = [([each.name], *OPTION_TYPES[each.option]) for each in room.RankSwap.asked if each.name in SHARED]
     stub.add("class _Options(TypedDict, total=False):", *(f"    {name}: {takes}" for [name], takes, _ in shared), "")
     stub.add("class _Got:", *_getters(shared), "", "class _Set(_Got):", *_setters(shared), "")

@@ -29,6 +29,7 @@ def api_page() -> str:
         *_observe(),
         *_room(relations),
         *_room(tables),
+        *_streams(),
         *(part for name, each in kinds.items() for part in _class(f"pp.{name}", each)),
     ]
     return "\n\n".join(parts) + "\n"
@@ -62,6 +63,18 @@ def _room(room: ModuleType) -> Iterator[str]:
         elif inspect.isclass(each):
             for part in _class(f"pp.{own}.{name}", each):
                 yield part.replace("## ", "### ", 1) if part.startswith("## ") else part
+
+
+def _streams() -> Iterator[str]:
+    from privpipe.running.stream_batches import BatchOutcome
+    from privpipe.spark import BatchReleases, release_batches
+
+    yield "## spark"
+    yield "Streams of Spark; for stages and gates see [Spark ML](../how-to/spark-ml.md)."
+    yield from _function("privpipe.spark.release_batches", release_batches, "###")
+    for kind in (BatchReleases, BatchOutcome):
+        yield f"### {kind.__name__}"
+        ####")
 
 
 def _function(name: str, function: Any, level: str) -> Iterator[str]:

@@ -39,6 +39,7 @@ __all__ = [
     "remove_leftovers",
     "require_ours",
     "scratch_folder",
+    "seal_folder",
     "sync_folder",
     "this_process",
     "write_private",
@@ -138,6 +139,15 @@ def sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def seal_folder(folder: Path) -> None:
+    """Have the files below a folder readable by their owner alone, whichever writer made them, and on the disk."""
+    for path in folder.rglob("*"):
+        if path.is_file():
+            path.chmod(PRIVATE_FILE)
+            sync_folder(path)
+    sync_folder(folder)
 
 
 def public_modes(folder: Path) -> tuple[int, int]:

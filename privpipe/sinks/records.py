@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from privpipe.errors import SinkError, UsageError
-from privpipe.private_files import private_folder, sync_folder
+from privpipe.private_files import private_folder, seal_folder, sync_folder
 from privpipe.private_files.ownership import keep_private
 from privpipe.sinks.local import LocalTarget
 from privpipe.sinks.remote import RemoteTarget
@@ -196,9 +196,6 @@ def _written() -> Iterator[None]:
         raise SinkError(f"the private record of the run cannot be written: {error.strerror or error}") from None
 
 
-PRIVATE_FILE = 0o600
-
-
 @dataclass(frozen=True)
 class Quarantine:
     """Where the runs of a sink keep the records that they leave out.
@@ -256,11 +253,7 @@ class Quarantine:
     def close(self, folder: Path) -> None:
         """Have the written files readable by their owner alone, and on the disk."""
         with _quarantine_written():
-            for path in folder.rglob("*"):
-                if path.is_file():
-                    path.chmod(PRIVATE_FILE)
-                    sync_folder(path)
-            sync_folder(folder)
+            seal_folder(folder)
             sync_folder(self.home)
 
     def settle(self, current: str | None) -> None:

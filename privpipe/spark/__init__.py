@@ -18,7 +18,8 @@ The classes are made from the catalogue when they are first asked for, those of 
     model.write().overwrite().save("models/visits")
     released = model.transform(df)
 
-A stage alone judges nothing; `ReleaseGate` does, and `Release` runs a whole policy.
+A stage alone judges nothing; `ReleaseGate` does, and `Release` runs a whole policy. `release_batches` releases the
+batches of a stream.
 
 Examples
 --------
@@ -32,13 +33,20 @@ from __future__ import annotations
 
 from typing import Any
 
+from privpipe.spark.batches import BatchReleases, release_batches
 from privpipe.spark.gate import ReleaseGate, ReleaseGateModel
 from privpipe.spark.release import Release, ReleaseModel
 from privpipe.spark.stage_classes import made, made_names
 from privpipe.spark.stages import StageEstimator, StageModel
 from privpipe.transforms import CATALOGUE
 
-_OWN = [each.__name__ for each in (Release, ReleaseGate, ReleaseGateModel, ReleaseModel, StageEstimator, StageModel)]
+_OWN = [
+    each.__name__
+    for each in (
+        *(BatchReleases, Release, ReleaseGate, ReleaseGateModel, ReleaseModel, StageEstimator, StageModel),
+        release_batches,
+    )
+]
 
 __all__ = sorted((*_OWN, *CATALOGUE.class_names))
 

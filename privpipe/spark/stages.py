@@ -26,14 +26,10 @@ __all__ = ["AskedParams", "LearntModel", "SetParams", "StageEstimator", "StageMo
 
 
 STREAMING = """{owner}: a streaming DataFrame has no end, and what is learnt or judged is so of all rows. \
-Do it batch by batch:
+Release it batch by batch, by a policy:
 
-    def publish(batch, number):
-        released = stage.apply(batch, seed=seed)
-        with pp.checked(released, [KAnonymity(k=5)], roles=roles) as safe:
-            safe.write.mode("append").parquet(target)
-
-    stream.writeStream.foreachBatch(publish).start()
+    publish = privpipe.spark.release_batches(policy)
+    stream.writeStream.foreachBatch(publish).option("checkpointLocation", folder).start()
 """
 
 

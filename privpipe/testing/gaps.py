@@ -93,6 +93,11 @@ GAPS: Mapping[tuple[str, str], Gap] = {
         raises=UnsupportedError,
         why="of files on a file system that is not mounted here Spark reads Parquet and Delta; the others need a mount",
     ),
+    ("spark", "batches of a stream over Spark Connect"): Gap(
+        raises=UnsupportedError,
+        why="Connect does not show which query a batch is of, so a repeat and a new checkpoint look alike; the "
+        "embedded engine and Dask have no streams",
+    ),
     ("*", "cells counted otherwise"): Gap(
         raises=UnsupportedError,
         why="mondrian and local_recoding count records or persons of the table, no populations",

@@ -62,6 +62,7 @@ def with_spark(table: DataFrame) -> None:
     gate = pps.ReleaseGate(guarantees=[KAnonymity(k=5), {"k_map": {"k": 5}}], roles={"quasi_identifiers": ["age"]})
     assert_type(gate.fit(table), pps.ReleaseGateModel)
     assert_type(pps.Release(policy="release.yaml").fit(table).plan, Mapping[str, Any])
+    assert_type(pps.release_batches("release.yaml", state="held").counts, Mapping[str, int])
     # What a notebook says first.
     by_column = {"age": "quasi_identifier", "income": "insensitive"}
     assert_type(pp.KAnonymity(k=5), pp.models.KAnonymity)

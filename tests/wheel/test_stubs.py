@@ -152,7 +152,7 @@ def test_the_stub_of_spark_ml_has_every_setter_getter_and_model(packed: Mapping[
         return own.union(*map(methods, bases))
 
     for name in room.__all__:
-        if name in ("StageEstimator", "StageModel"):
+        if name in ("StageEstimator", "StageModel", "BatchReleases", "release_batches"):  # imported by the stub
             continue
         live = {each for each in dir(getattr(room, name)) if each[:3] in ("get", "set") and each[3:4].isupper()}
         missing = live - methods(name) - set(dir(room.StageEstimator))

@@ -261,9 +261,8 @@ def refuse_streaming(frame: Any) -> None:
     """
     if getattr(frame, "isStreaming", False):
         raise UnsupportedError(
-            "a streaming frame has no end, and a table is judged as a whole; judge each batch in the "
-            "function of stream.writeStream.foreachBatch, and write the rows that were judged: with pp.checked(batch, "
-            "[KAnonymity(k=5)], quasi_identifiers=[...]) as safe: safe.write..."
+            "a streaming frame has no end, and a table is judged as a whole; release it batch by batch: "
+            "stream.writeStream.foreachBatch(privpipe.spark.release_batches(policy))"
         )
 
 
