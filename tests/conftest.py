@@ -99,7 +99,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             deep_here = item.nodeid.startswith(DEEP_ON_SPARK) and "usual" not in item.keywords
             if deep_here or "deep_on_spark" in item.keywords:
                 item.add_marker(pytest.mark.deep)
-            if item.nodeid.startswith(RARE_ON_SPARK):
+            if item.nodeid.startswith(RARE_ON_SPARK) or "rare_on_spark" in item.keywords:
                 item.add_marker(pytest.mark.rare)
     # One session of a worker serves all of its tests, and what runs before it has the cores to itself.
     items.sort(key=lambda item: "spark" in item.keywords)
