@@ -37,6 +37,9 @@ DEEP_ON_SPARK = (
     *("tests/engines/base/", "tests/engines/test_reading_faults.py"),
     *("tests/models/", "tests/pipelines/", "tests/plugins/", "tests/relations/", "tests/report/", "tests/running/"),
     *("tests/spark_ml/", "tests/stores/", "tests/tables/", "tests/transforms/"),
+    *("tests/conformance/test_planted_stages.py", "tests/conformance/test_severities.py"),
+    *("tests/conformance/test_persons.py::test_figures", "tests/conformance/test_persons.py::test_hostile_names"),
+    "tests/conformance/test_partitions.py::test_many_sensitive_values",
 )
 """Where tests run on Spark in the deep tier alone; the mark `usual` leaves a test in `make test`, which shows Spark by
 the contract of engines, by conformance with one example of each entry, and by measures of different kinds."""

@@ -139,7 +139,7 @@ def compare_with_exhaustion(engine: Engine, seed: int) -> None:
             assert JointKAnonymity(k=2, knows=knows).judge(after.related).passed
 
 
-@pytest.mark.parametrize(("name", "seeds"), [("embedded", (3,)), ("dask", (3,)), deep("embedded", (4, 5))])
+@pytest.mark.parametrize(("name", "seeds"), [("embedded", (3,)), deep("dask", (3,)), deep("embedded", (4, 5))])
 def test_no_vector_loses_less(name: Any, seeds: tuple[int, ...]) -> None:
     with open_engine(name, {}) as engine:
         for seed in seeds:
