@@ -45,11 +45,13 @@ DEEP_ON_SPARK = (
 the contract of engines, by conformance with one example of each entry, and by measures of different kinds."""
 
 PICKS, ROWS = "tests/relations/test_disclosive_picks.py", "tests/relations/test_disclosive_rows.py"
+CELLS = "tests/tables/test_aggregation.py"
 RARE_ON_SPARK = (
     "tests/leaving/test_same_rows_same_documents.py",
     *(f"{PICKS}::test_{name}" for name in ("a_pair", "nobody", "one_of", "where_all")),
     *(f"{ROWS}::test_{name}" for name in ("a_row", "all_equal", "rows_are", "rows_go")),
     "tests/running/test_suppression_by_every_count.py",
+    *(f"{CELLS}::test_{name}" for name in ("contribution", "levels", "relations", "splitting", "the_order")),
     "tests/tables/test_order_statistics.py",
 )
 """Where one engine after another repeats a definition that the conformance of entries shows on Spark too: they run on
