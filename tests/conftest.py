@@ -37,16 +37,21 @@ DEEP_ON_SPARK = (
     *("tests/engines/base/", "tests/engines/test_reading_faults.py"),
     *("tests/models/", "tests/pipelines/", "tests/plugins/", "tests/relations/", "tests/report/", "tests/running/"),
     *("tests/spark_ml/", "tests/stores/", "tests/tables/", "tests/transforms/"),
+    *("tests/conformance/test_planted_stages.py", "tests/conformance/test_severities.py"),
+    *("tests/conformance/test_persons.py::test_figures", "tests/conformance/test_persons.py::test_hostile_names"),
+    "tests/conformance/test_partitions.py::test_many_sensitive_values",
 )
 """Where tests run on Spark in the deep tier alone; the mark `usual` leaves a test in `make test`, which shows Spark by
 the contract of engines, by conformance with one example of each entry, and by measures of different kinds."""
 
 PICKS, ROWS = "tests/relations/test_disclosive_picks.py", "tests/relations/test_disclosive_rows.py"
+CELLS = "tests/tables/test_aggregation.py"
 RARE_ON_SPARK = (
     "tests/leaving/test_same_rows_same_documents.py",
     *(f"{PICKS}::test_{name}" for name in ("a_pair", "nobody", "one_of", "where_all")),
     *(f"{ROWS}::test_{name}" for name in ("a_row", "all_equal", "rows_are", "rows_go")),
     "tests/running/test_suppression_by_every_count.py",
+    *(f"{CELLS}::test_{name}" for name in ("contribution", "levels", "relations", "splitting", "the_order")),
     "tests/tables/test_order_statistics.py",
 )
 """Where one engine after another repeats a definition that the conformance of entries shows on Spark too: they run on
@@ -99,7 +104,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             deep_here = item.nodeid.startswith(DEEP_ON_SPARK) and "usual" not in item.keywords
             if deep_here or "deep_on_spark" in item.keywords:
                 item.add_marker(pytest.mark.deep)
-            if item.nodeid.startswith(RARE_ON_SPARK):
+            if item.nodeid.startswith(RARE_ON_SPARK) or "rare_on_spark" in item.keywords:
                 item.add_marker(pytest.mark.rare)
     # One session of a worker serves all of its tests, and what runs before it has the cores to itself.
     items.sort(key=lambda item: "spark" in item.keywords)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-__all__ = ["at_most", "deep", "deep_among", "deep_beyond", "deep_on_spark_beyond", "on_engines"]
+__all__ = ["at_most", "deep", "deep_among", "deep_beyond", "deep_on_spark_beyond", "on_engines", "third_on_spark"]
 
 
 def deep(*values: Any, id: str | None = None) -> Any:
@@ -30,6 +30,12 @@ def deep_on_spark_beyond(usual: int, cases: Iterable[Any]) -> list[Any]:
     """Cases of one parameter each: on Spark `make test` runs the first so many, `make test-deep` the others."""
     mark = pytest.mark.deep_on_spark
     return [pytest.param(case, marks=mark) if at >= usual else case for at, case in enumerate(cases)]
+
+
+def third_on_spark(cases: Iterable[Any]) -> list[Any]:
+    """Cases of one parameter each: on Spark every third runs, and with `make test-integrations` the others."""
+    mark = pytest.mark.rare_on_spark
+    return [pytest.param(case, marks=mark) if at % 3 else case for at, case in enumerate(cases)]
 
 
 def at_most(examples: int) -> int:

@@ -100,7 +100,9 @@ class Classes:
     @property
     def sizes(self) -> list[int]:
         """n_c of each class: its records, or its different persons."""
-        return [len(members) for members in self._by_member(self.keys)]
+        if self.persons is None:
+            return [len(rows) for rows in self.members]
+        return [len({self.persons[row] for row in rows}) for rows in self.members]
 
     def counts(self, column: str) -> list[Counter[Any]]:
         """n_cs, values of a column in each class: the records, or persons, that have each."""

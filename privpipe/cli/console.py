@@ -125,7 +125,7 @@ def print_json(document: Any) -> None:
 def as_json(document: Any) -> str:
     """Indented JSON with sorted keys and a line end; what is not printable is escaped, which says the same."""
     text = json.dumps(document, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    odd = {sign for sign in text if not sign.isprintable() and sign != "\n"}
+    odd = {sign for sign in set(text) if not sign.isprintable() and sign != "\n"}
     return text.translate({ord(sign): json.dumps(sign)[1:-1] for sign in odd})
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -296,8 +298,14 @@ def _entries(section: str, catalogues: Catalogues, definitions: dict[str, Any]) 
     return {"type": "array", "items": items, **({"minItems": 1} if section == "guarantees" else {})}
 
 
+@functools.cache
+def _parameters(entry: type[Entry]) -> dict[str, Any]:
+    """For copies alone: several sections list one entry."""
+    return entry.json_schema()
+
+
 def _entry(entry: type[Entry], section: str) -> dict[str, Any]:
-    schema = entry.json_schema()
+    schema = copy.deepcopy(_parameters(entry))  # type: ignore[arg-type]
     schema["description"] = entry.summary()
     required = set(schema.get("required", ()))
     if issubclass(entry, Guarantee) and entry.threshold_field is not None:

@@ -6,6 +6,7 @@ dictionary, shares are fractions, sums are exact. Slow on purpose, and only for 
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.util
 from collections import Counter
@@ -77,6 +78,7 @@ def oracle_of(entry: type[Guarantee]) -> Judge:
     return found
 
 
+@functools.cache
 def _is_there(module: str) -> bool:
     try:
         return importlib.util.find_spec(module) is not None
@@ -118,13 +120,30 @@ def count_classes(model: Guarantee, table: HostileTable, mark: str, persons: Seq
         The person of each row: then persons are counted, and the base is that of the rows judged.
     """
     keys = table.roles.quasi_identifiers if model.quasi_identifiers is None else model.quasi_identifiers
+    of_rows = persons is None and model.base_distribution() == "released"
+    key = (id(table), tuple(keys), of_rows, mark, None if persons is None else tuple(persons))
+    if key not in _grouped:
+        while len(_grouped) >= MOST_GROUPED:
+            _grouped.pop(next(iter(_grouped)))
+        _grouped[key] = table, _classes(tuple(keys), of_rows, table, mark, persons)
+    return _grouped[key][1]
+
+
+MOST_GROUPED = 64
+_grouped: dict[Any, tuple[HostileTable, Classes]] = {}
+"""The last tables that were grouped, with the table itself, whose `id` is no other's as long as it is here."""
+
+
+def _classes(
+    keys: tuple[str, ...], of_rows: bool, table: HostileTable, mark: str, persons: Sequence[Any] | None
+) -> Classes:
     values = {name: [plain_cell(value) for value in cells] for name, cells in table.rows.items()}
     groups: dict[tuple[Any, ...], list[int]] = {}
     left = unsuppressed_rows(table, mark)
     for row in left:
         groups.setdefault(tuple(values[name][row] for name in keys), []).append(row)
     if persons is None:
-        original = {} if model.base_distribution() == "released" else table.base
+        original = {} if of_rows else table.base
         rows = {name: original.get(name, [values[name][row] for row in left]) for name in values}
         base = {name: Counter(map(plain_cell, cells)) for name, cells in rows.items()}
     else:
@@ -142,7 +161,7 @@ def count_classes(model: Guarantee, table: HostileTable, mark: str, persons: Seq
         base,
         len(table) if persons is None else len(set(persons)),
         sensitive,
-        tuple(keys),
+        keys,
         population=tuple(inhabitants[key] for key in groups),
         foreign=tuple(count for key, count in inhabitants.items() if key not in groups),
         persons=persons,

@@ -277,10 +277,10 @@ def test_a_draft_without_quasi_identifiers_says_that_its_guarantees_say_nothing(
 def test_a_policy_is_not_overwritten_unasked(run: Any, tmp_path: Path) -> None:
     path, out = table(tmp_path), tmp_path / "release.yaml"
     out.write_text("mine")
-    assert run("init", path, "--out", out).exit_code == 2
+    assert run("init", path, "--bare", "--out", out).exit_code == 2
     assert out.read_text() == "mine"
-    assert run("init", path, "--out", out, "--force").exit_code == 0
-    assert run("init", path).stdout == run("init", path).stdout != ""
+    assert run("init", path, "--bare", "--out", out, "--force").exit_code == 0
+    assert run("init", path, "--bare").stdout == run("init", path, "--bare").stdout != ""
 
 
 @pytest.mark.parametrize(("content", "code"), [(None, 2), ("", 3), ("a;b\n", 3), (b"a;b\n\x001;2\n;;;\n", 3)])

@@ -110,7 +110,7 @@ def test_init_writes_the_source_that_reads_the_file(run: Any, embedded: Engine, 
     path = tmp_path / "people.csv"
     path.write_bytes(data)
     out = tmp_path / "release.yaml"
-    done = run("init", path, "--out", out)
+    done = run("init", path, "--bare", "--out", out)
     assert done.exit_code == 0, done.output
     assert "Canary" not in done.output + out.read_text(encoding="utf-8")
     policy = Policy.load(out)

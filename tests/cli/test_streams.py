@@ -13,7 +13,7 @@ import pytest
 from privpipe.cli.console import outcome_stands
 from tests.tiers import deep, deep_beyond
 
-REDIRECTS = deep_beyond(2, (">/dev/full", ">&- 2>&-", ">&-", "2>/dev/full", "2>&-", ">/dev/full 2>/dev/full"))
+REDIRECTS = deep_beyond(1, (">/dev/full", ">&- 2>&-", "2>/dev/full", "2>&-"))
 TARGET = "published/small"
 POLICY = """\
 version: 1
@@ -81,7 +81,7 @@ def test_a_verdict_ends_with_its_code(towns: Path, redirect: str, json: str) -> 
 
 
 @needs_full
-@pytest.mark.parametrize("redirect", ["", *REDIRECTS])
+@pytest.mark.parametrize("redirect", [deep(""), *REDIRECTS])
 def test_a_verdict_that_passes_ends_with_0(towns: Path, redirect: str) -> None:
     done = ended(towns, f"validate data.csv holds.yaml {redirect}")
     assert done.returncode == 0
@@ -95,7 +95,7 @@ def test_a_verdict_that_passes_ends_with_0(towns: Path, redirect: str) -> None:
     ("command", "code"),
     [
         ("--verbose release holds.yaml", 0),
-        ("release absent.yaml", 2),
+        deep("release absent.yaml", 2),
         deep("release holds.yaml --progress", 0),
         deep("release --no-such-option", 2),
         deep("schema", 0),

@@ -61,7 +61,8 @@ def test_spark_gives_the_oracle_verdict_of_one_example_of_each_entry(spark_engin
         *on("dask", filter(is_usual, IN_PARTS)),
         *on("embedded", filterfalse(is_usual, IN_PARTS), pytest.mark.deep),
         *on("dask", filterfalse(is_usual, IN_PARTS), pytest.mark.deep),
-        *on("spark", IN_PARTS, pytest.mark.deep),
+        *on("spark", filter(is_usual, IN_PARTS), pytest.mark.deep),
+        *on("spark", filterfalse(is_usual, IN_PARTS), pytest.mark.rare),
     ],
     indirect=["engine"],
 )

@@ -155,7 +155,7 @@ TABLES = {
 }
 
 
-ON_SPARK = ("ordinary", "empty", "null keys", "floats", "unicode", "wide integers", "other types", "suppressed")
+ON_SPARK = ("ordinary", "empty", "null keys", "floats", "suppressed")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

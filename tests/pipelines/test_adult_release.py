@@ -172,7 +172,7 @@ JOBS = pytest.mark.parametrize(
     "job",
     [
         "embedded",
-        pytest.param("dask", marks=pytest.mark.dask),
+        pytest.param("dask", marks=[pytest.mark.dask, pytest.mark.deep]),
         pytest.param("spark", marks=pytest.mark.spark),
     ],
 )

@@ -18,6 +18,7 @@ from privpipe.errors import DataError
 from privpipe.record import verify
 from tests.object_store import BUCKET, ObjectStore, needs_object_store, object_store_at
 from tests.relations.test_related_release import document, policy, tables_of
+from tests.tiers import deep
 
 VARIABLE, KEY = "PRIVPIPE_KEY_OF_SETS", "9a3e5b8f2046d1e7c3a95f80b2647d1c9a3e5b8f2046d1e7c3a95f80b2647d1c"
 TABLES = ("patients", "visits")
@@ -37,7 +38,7 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectStore]:
         yield store
 
 
-@pytest.mark.parametrize("form", ["parquet", "csv"])
+@pytest.mark.parametrize("form", ["parquet", deep("csv")])
 def test_a_set_is_published_to_a_store_through_its_pointer(store: ObjectStore, folder: Path, form: str) -> None:
     url, files = f"s3://{BUCKET}/clinic", store.files()
     pp.release(policy(folder, sink={"path": "published", "format": form}))

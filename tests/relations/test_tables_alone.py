@@ -24,7 +24,7 @@ def persons_by_row(rows: list[dict[str, Any]], columns: tuple[str, ...]) -> dict
 
 
 def test_each_table_by_its_definition(engine: Engine) -> None:
-    for seed in range(30 if engine.name == "embedded" else 3):
+    for seed in range(15 if engine.name == "embedded" else 3):
         tables, knows, counted = random_set(seed)
         found = related(engine, tables)
         groups = [

@@ -437,6 +437,5 @@ def test_dask_publishes_nothing_that_a_second_judge_refuses(tmp_path: Path, dask
 
 
 @pytest.mark.spark
-@pytest.mark.usual
 def test_spark_publishes_nothing_that_a_second_judge_refuses(tmp_path: Path, spark_engine: Engine) -> None:
     assert try_policies([279], tmp_path, spark_engine)["published"] == 1

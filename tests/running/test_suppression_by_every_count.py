@@ -18,6 +18,7 @@ import privpipe as pp
 from privpipe.cli import app
 from privpipe.engines import Engine
 from privpipe.errors import DataError, NoSolutionError, Refused, UnsupportedError
+from tests.tiers import on_engines
 
 TOWNS = {"*": {"north": ["Ashford", "Barrow"], "south": ["Crewe", "Dover"]}}
 AGES = {"groups": {"order": [str(age) for age in range(20, 60)], "sizes": [[10] * 4, [4]]}}
@@ -148,6 +149,7 @@ def households(document: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+@on_engines("embedded")
 @pytest.mark.parametrize("count", [wildcards, persons, households], ids=lambda count: count.__name__)
 def test_cuts_by_every_count(document: dict[str, Any], engine: Engine, embedded: Engine, count: Any) -> None:
     """The gate passes what was cut, every engine cuts alike, and a plan that was kept is applied as it was learnt."""

@@ -15,6 +15,7 @@ import privpipe as pp
 from privpipe.cli import app
 from privpipe.engines import Engine
 from privpipe.errors import Refused
+from tests.tiers import third_on_spark
 
 VISITS = pd.DataFrame(
     {
@@ -92,12 +93,14 @@ def test_the_command_line_refuses_and_accepts(policy: dict[str, Any], tmp_path: 
 
 @pytest.mark.parametrize(
     "stage",
-    [
-        {"suppress_records": {"suppress_at_most": 0.5}},
-        {"generalize": {"search": "optimal", "suppress_at_most": 0.5}},
-        {"mondrian": {}},
-        {"local_recoding": {"suppress_at_most": 0.5}},
-    ],
+    third_on_spark(
+        [
+            {"suppress_records": {"suppress_at_most": 0.5}},
+            {"generalize": {"search": "optimal", "suppress_at_most": 0.5}},
+            {"mondrian": {}},
+            {"local_recoding": {"suppress_at_most": 0.5}},
+        ]
+    ),
     ids=lambda stage: next(iter(stage)),
 )
 def test_stages_reach_what_the_gate_asks(policy: dict[str, Any], engine: Engine, stage: dict[str, Any]) -> None:

@@ -102,7 +102,6 @@ def test_what_is_saved_holds_no_secret_and_no_value_and_is_json(
     assert loaded.stages[0].plan["digest"] == fitted.stages[0].plan["digest"]
 
 
-@pytest.mark.usual
 def test_a_stage_gives_the_rows_that_it_gives_alone(people: Any, seed: dict[str, str]) -> None:
     model = pps.RankSwap(inputCols=["income"], p=0.1, seed=seed).fit(people)
     assert rows_of(model.transform(people)) == rows_of(RankSwap(columns=["income"], p=0.1).apply(people, seed=seed))

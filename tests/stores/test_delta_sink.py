@@ -140,7 +140,7 @@ def test_a_first_release_that_is_taken_back_leaves_a_table_without_rows(
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("kind", deep_beyond(1, ("cut after", "cut", "503", "403")))
+@pytest.mark.parametrize("kind", deep_beyond(1, ("cut after", "cut", "503", "403"), then_rare=3))
 def test_a_commit_whose_answer_is_lost_is_there_or_never_will_be(
     store: ObjectStore, proxy: FaultyProxy, release: Release, kind: str
 ) -> None:

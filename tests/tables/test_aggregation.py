@@ -18,6 +18,7 @@ from privpipe.tables.aggregates import CellFigures
 from privpipe.tables.aggregation import COUNT, Aggregated, TableSpec, aggregated
 from privpipe.tables.responses import responses_of
 from tests.tables.definition import Cell, cells_by_definition
+from tests.tiers import third_on_spark
 
 AGES = Hierarchy.from_rows([[str(age), f"{age // 2 * 2}+", "young" if age < 4 else "old", "*"] for age in range(8)])
 
@@ -91,7 +92,7 @@ def compare_codes(figures: CellFigures, expected: Sequence[Cell]) -> None:
 RESPONSES = responses_of(["count", {"sum": "cost"}])
 
 
-@pytest.mark.parametrize("persons", [None, 15, 200], ids=["records", "few persons", "many persons"])
+@pytest.mark.parametrize("persons", third_on_spark([15, None, 200]), ids=["few persons", "records", "many persons"])
 @pytest.mark.parametrize("alone", [True, False], ids=["one leaf", "several leaves"])
 def test_cells_by_their_definition(engine: Engine, persons: int | None, alone: bool) -> None:
     rows = rows_of(7, 90, persons)

@@ -18,7 +18,7 @@ TABLES = 1_000
 AT_ONCE = 20
 
 
-@pytest.mark.parametrize("first", deep_beyond(2, range(0, TABLES, AT_ONCE), then_rare=15))
+@pytest.mark.parametrize("first", deep_beyond(2, range(0, TABLES, AT_ONCE), then_rare=6))
 def test_intervals_and_verdicts_are_those_of_exhaustive_search(first: int) -> None:
     differences = [(seed, what) for seed in range(first, first + AT_ONCE) for what in differences_of(small_table(seed))]
     assert differences == []
@@ -77,7 +77,7 @@ def ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(insiders, "REGIONS", (6, 12))
 
 
-@pytest.mark.parametrize("first", deep_beyond(1, range(0, 100, AT_ONCE)))
+@pytest.mark.parametrize("first", deep_beyond(1, range(0, 100, AT_ONCE), then_rare=3))
 def test_what_insiders_find_is_that_of_exhaustive_search(first: int, ways: None) -> None:
     """Each insider knows one hidden cell, or two; all other sensitive cells are those of others."""
     searched = 0
@@ -102,7 +102,7 @@ def test_what_insiders_find_is_that_of_exhaustive_search(first: int, ways: None)
     assert searched > AT_ONCE
 
 
-@pytest.mark.parametrize("first", deep_beyond(1, range(0, 100, AT_ONCE)))
+@pytest.mark.parametrize("first", deep_beyond(1, range(0, 100, AT_ONCE), then_rare=3))
 def test_levels_for_insiders_who_know_bounds_are_those_of_exhaustive_search(first: int, ways: None) -> None:
     """Each insider knows one or two cells to within a few units: others must still find the levels possible."""
     draws, failing = np.random.default_rng(first), 0

@@ -40,7 +40,7 @@ def test_exact_means_leave_the_counts_by_definition(mean_attack_row: dict[str, A
     assert found == list(zip(expected.min(axis=0).tolist(), expected.max(axis=0).tolist(), strict=True))
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 def test_rounded_means_leave_the_counts_of_an_exhaustive_search(seed: int) -> None:
     draw = np.random.default_rng(seed)
     true = draw.integers(3, 9, 2).tolist()
@@ -53,7 +53,7 @@ def test_rounded_means_leave_the_counts_of_an_exhaustive_search(seed: int) -> No
         (*n, sum(n))
         for n in product(*(range(low, high + 1) for low, high in bounds[:2]))
         if bounds[2][0] <= sum(n) <= bounds[2][1]
-        for x in product(range(80), repeat=2)
+        for x in product(*(range(int(each * r) - 1, int(each * r) + 3) for each, r in zip(n, rounded, strict=False)))
         if all(abs(Fraction(a, b) - r) <= half for a, b, r in zip((*x, sum(x)), (*n, sum(n)), rounded, strict=True))
     ]
     found = attacked(bounds, [(r - half, r + half) for r in rounded])

@@ -118,8 +118,9 @@ def test_every_entry_says_the_same_of_a_hostile_table(engine: Engine, embedded: 
         assert [each.judge(after).outcome for each in tables.guarantees] in (["pass"] * 2, ["error", "pass"])
 
 
-@pytest.mark.parametrize("engine", ["dask", pytest.param("spark", marks=pytest.mark.deep)], indirect=True)
-@pytest.mark.parametrize("person", ["holder", deep(None)])
+@pytest.mark.parametrize(
+    ("engine", "person"), [("dask", "holder"), deep("dask", None), deep("spark", "holder")], indirect=["engine"]
+)
 def test_every_entry_says_the_same_of_magnitudes(engine: Engine, embedded: Engine, person: str | None) -> None:
     import pyarrow as pa
 

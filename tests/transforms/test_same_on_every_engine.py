@@ -25,7 +25,7 @@ from privpipe.transforms import (
 )
 from privpipe.transforms.base import Transformer
 from privpipe.transforms.recoding.loss import LossSpec
-from tests.tiers import on_engines
+from tests.tiers import on_engines, third_on_spark
 
 ROLES = Roles(
     quasi_identifiers=["age", "town"],
@@ -112,7 +112,7 @@ def multiset(rows: pa.Table) -> Counter[Any]:
 
 
 @on_engines("dask")
-@pytest.mark.parametrize("name", STAGES)
+@pytest.mark.parametrize("name", third_on_spark(STAGES))
 def test_the_same_records_everywhere(
     engine: Engine, run_on: Any, embedded: Engine, people: pa.Table, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

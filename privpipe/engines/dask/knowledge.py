@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -66,14 +68,27 @@ class Query:
     schema: pa.Schema
 
     def __call__(self, pieces: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-        first = 0
-        with duckdb.connect(":memory:", config={"threads": 1}) as database:
-            for at, many in enumerate(self.parts):
-                database.register(f"t{at}", pa.Table.from_batches([joined(pieces[first : first + many])]))
-                first += many
-            found = database.sql(self.sql).to_arrow_table()
+        try:
+            found = self._answer(pieces)
+        except (duckdb.FatalException, duckdb.InternalException):
+            _database.cache_clear()  # it answers no more queries after these
+            raise
         columns = [whole_array(column).cast(kind.type) for column, kind in zip(found.columns, self.schema, strict=True)]
         return pa.record_batch(columns, schema=self.schema)
+
+    def _answer(self, pieces: Sequence[pa.RecordBatch]) -> pa.Table:
+        first = 0
+        with _database(os.getpid()).cursor() as session:
+            for at, many in enumerate(self.parts):
+                session.register(f"t{at}", pa.Table.from_batches([joined(pieces[first : first + many])]))
+                first += many
+            return session.sql(self.sql).to_arrow_table()
+
+
+@functools.cache
+def _database(process: int) -> Any:
+    """One for all tasks of a process, which see none of each other's names: to open one costs many small queries."""
+    return duckdb.connect(":memory:", config={"threads": 1})
 
 
 @dataclass(frozen=True)

@@ -32,8 +32,9 @@ from privpipe.engines.embedded.duckdb_table import EmbeddedTable
 from privpipe.engines.embedded.file_codes import CodedColumn, FileCodes
 from privpipe.errors import DataError, EngineError
 from privpipe.models import CATALOGUE
-from privpipe.testing import HOSTILE_TABLES, Case, Conformance, HostileTable, examples_of
+from privpipe.testing import Case, Conformance, HostileTable, examples_of
 from tests.engines.embedded.class_rows import classes
+from tests.hostile_kinds import each_table
 from tests.tiers import at_most
 
 SEED = Seed.insecure(3)
@@ -472,7 +473,7 @@ def from_files(monkeypatch: pytest.MonkeyPatch) -> Conformance:
     return FILES["checks"]
 
 
-@pytest.mark.parametrize("table", HOSTILE_TABLES.values(), ids=str)
+@each_table
 def test_files_get_the_oracle_verdict(from_files: Conformance, table: HostileTable) -> None:
     found = from_files.report(Case(model, table) for model in examples_of(CATALOGUE, population=True)[1::3])
     assert not found.failures, str(found)

@@ -20,6 +20,7 @@ from privpipe.engines.readers.source import Format, format_of
 from privpipe.errors import DataError, UsageError
 from tests.engines.forms import test_whole_files as whole
 from tests.engines.forms.test_whole_files import FORMATS, TABLE, TYPES, read, write_arrow
+from tests.tiers import third_on_spark
 
 CSV = "\n".join(
     ["id,name,pay,born", *(",".join("" if cell is None else f'"{cell}"' for cell in row) for row in whole.ROWS)]
@@ -75,7 +76,7 @@ READ: dict[str, Callable[[Path], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", READ)
+@pytest.mark.parametrize("name", third_on_spark(READ))
 def test_a_format_that_is_read_holds_what_csv_holds(engine: Engine, name: str, tmp_path: Path) -> None:
     (tmp_path / "plain.csv").write_text(CSV + "\n", encoding="utf-8")
     READ[name](tmp_path / name)

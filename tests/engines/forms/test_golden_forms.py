@@ -12,6 +12,7 @@ from privpipe.blocks import Facts
 from privpipe.draws import Seed
 from privpipe.engines import Engine
 from tests.engines.forms.golden import BYTES, FORMS, ROWS, Form
+from tests.tiers import third_on_spark
 
 
 class Ids:
@@ -51,7 +52,7 @@ def expected() -> list[dict]:
 PLAIN_IDS: dict = {}
 
 
-@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
+@pytest.mark.parametrize("form", third_on_spark(FORMS), ids=lambda form: form.name)
 def test_every_form_gives_the_rows_and_ids_of_plain_csv(
     engine: Engine, form: Form, tmp_path: Path, expected: list[dict]
 ) -> None:

@@ -22,6 +22,7 @@ from privpipe.engines import Engine, Source
 from privpipe.engines.lakes import delta, delta_table, pinned
 from privpipe.errors import DataError, EngineError, UnsupportedError, UsageError
 from tests.engines.lakes import deltas
+from tests.tiers import third_on_spark
 
 pytest.importorskip("deltalake", reason="needs deltalake")
 
@@ -38,7 +39,7 @@ def rows(engine: Engine, source: Source) -> Counter[Any]:
     return counted(engine.collect(engine.scan(source), like=pa.table({})))
 
 
-@pytest.mark.parametrize("name", deltas.TABLES, ids=lambda name: name.replace(" ", "-"))
+@pytest.mark.parametrize("name", third_on_spark(deltas.TABLES), ids=lambda name: name.replace(" ", "-"))
 @pytest.mark.parametrize("format", ["delta", None], ids=["said", "found"])
 def test_every_engine_reads_the_rows_of_its_log(engine: Engine, tmp_path: Path, name: str, format: Any) -> None:
     folder = deltas.TABLES[name](tmp_path / "a table")

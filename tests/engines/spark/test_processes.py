@@ -196,6 +196,7 @@ print(same < 600, all("privpipe.zip" in place for place in places))
 """
 
 
+@pytest.mark.rare
 def test_a_submitted_job_brings_privpipe_along(standalone: str, tmp_path: Path) -> None:
     """The archive of `--py-files` cannot be written, and neither can the place of compiled kernels beside them."""
     import pyspark

@@ -62,7 +62,7 @@ def checked(points: Points, k: int) -> tuple[float, float, float]:
 
 
 @pytest.mark.parametrize("k", [2, 3, 4])
-@pytest.mark.parametrize("n", [8, 10, 11, 12])
+@pytest.mark.parametrize("n", [8, 11])
 def test_the_bound_and_the_groups_meet_the_optimum_on_small_tables(n: int, k: int) -> None:
     for seed in range(3):
         points = np.random.default_rng(seed).normal(size=(n, 2))

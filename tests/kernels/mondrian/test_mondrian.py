@@ -50,7 +50,7 @@ def table(seed: int, rows: int = 40) -> tuple[Any, Any]:
     draw = np.random.default_rng(seed)
     codes = np.stack([draw.integers(0, size, rows) ** 2 // size for size in SIZES], axis=1)
     codes, counts = np.unique(codes, axis=0, return_counts=True)
-    return codes.astype(np.uint16), counts.astype(np.int64)
+    return codes.astype(np.int32), counts.astype(np.int64)
 
 
 def ordered_cuts(members: list[tuple[tuple[int, ...], int]], least: int) -> list[tuple[int, int]]:
@@ -153,6 +153,7 @@ def test_columns_that_must_be_cut_come_first() -> None:
     assert [len({(code[0] // 2, code[2]) for code in leaf.tolist()}) for leaf in leaves] == [1] * len(seen)
 
 
+@pytest.mark.deep
 def test_threads_and_wide_codes_change_nothing() -> None:
     draw = np.random.default_rng(5)
     codes = np.stack([draw.integers(0, size, 50_000) for size in (6, 4, 3)], axis=1)
@@ -166,7 +167,7 @@ def test_threads_and_wide_codes_change_nothing() -> None:
 
 
 def test_sides_of_a_cut() -> None:
-    codes = np.array([[0, 2, 1, 7], [3, 2, 1, 7], [3, 0, 0, 2], [5, 0, 2, 7]], dtype=np.uint16)
+    codes = np.array([[0, 2, 1, 7], [3, 2, 1, 7], [3, 0, 0, 2], [5, 0, 2, 7]], dtype=np.int32)
     counts = np.array([1, 2, 3, 4])
     segments, cuts = np.array([[0, 2], [2, 4]]), np.array([[0, 0, 0], [2, 0, 0]])
     assert side_sizes(codes, counts, NO_KEYS, segments, cuts).tolist() == [1, 2, 3, 4]
@@ -267,7 +268,7 @@ def persons_of(seed: int) -> tuple[Any, Any, int]:
     counts = many + draw.integers(0, 3, rows)
     order = draw.permutation(rows)
     coded = np.column_stack([codes, who, many])[order]
-    return coded.astype(draw.choice([np.uint16, np.int32])), counts[order], told + 6
+    return coded.astype(np.int32), counts[order], told + 6
 
 
 def different(rows: list[list[int]]) -> int:
@@ -345,7 +346,7 @@ def test_sides_in_persons(seed: int) -> None:
 
 def test_a_relaxed_tree_halves_every_part() -> None:
     draw = random.Random(4)
-    codes = np.array([[draw.randrange(size) for size in SIZES] for _ in range(64)], dtype=np.uint16)
+    codes = np.array([[draw.randrange(size) for size in SIZES] for _ in range(64)], dtype=np.int32)
     keys = np.array(draw.sample(range(1 << 40), 64))
     mixed, moved = codes.copy(), keys.copy()
     nodes = grown(mixed, np.ones(64, np.int64), 4, columns(), keys=moved)

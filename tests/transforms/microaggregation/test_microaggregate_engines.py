@@ -13,7 +13,7 @@ from privpipe.engines import Engine
 from privpipe.running.plan import canonical_json
 from privpipe.transforms import FuzzyMicroaggregate, Microaggregate
 from privpipe.transforms.base import Transformer
-from tests.tiers import deep_among, on_engines
+from tests.tiers import deep_among, on_engines, third_on_spark
 
 STAGES: dict[str, Transformer] = {
     "search in strata with a condition": Microaggregate(
@@ -58,7 +58,7 @@ def multiset(rows: pa.Table) -> Counter[Any]:
 
 
 @on_engines("dask")
-@pytest.mark.parametrize("name", STAGES)
+@pytest.mark.parametrize("name", third_on_spark(STAGES))
 def test_the_same_records_everywhere(
     engine: Engine, run_on: Any, embedded: Engine, people: pa.Table, name: str
 ) -> None:

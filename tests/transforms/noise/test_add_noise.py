@@ -234,8 +234,8 @@ def test_orthogonal_noise_keeps_sums_and_covariance_of_census_exactly(run: Any, 
         assert np.abs(after[8] - after[6] - after[7]).max() <= 1e-6
 
 
-@pytest.mark.parametrize("block", deep_beyond(2, (8, 64, 500)))
-@pytest.mark.parametrize("ratio", deep_beyond(2, (0.001, 1.6, 0.1, 0.5)))
+@pytest.mark.parametrize("block", [8, 64])
+@pytest.mark.parametrize("ratio", deep_beyond(2, (0.001, 1.6, 0.1)))
 def test_orthogonal_noise_has_the_variance_that_was_asked_for(run: Any, block: int, ratio: float) -> None:
     """A skewed column and a normal one; 4 % is five standard errors of the largest figure."""
     rng = np.random.default_rng(6)

@@ -27,7 +27,7 @@ def first_met(numbers: Any) -> Any:
 
 
 @pytest.mark.parametrize("in_order", [True, False])
-@pytest.mark.parametrize("columns", [1, 2, 3, 5])
+@pytest.mark.parametrize("columns", [1, 2, 5])
 @pytest.mark.parametrize(("space", "t"), [(3, 40), (40, 400), (700, 3000), (3000, 500), (60_000, 90)])
 def test_packed_classes_are_those_of_plain_keys(columns: int, space: int, t: int, in_order: bool) -> None:
     """A dense table, one a run of the first group (in order or not), and a hash table where keys are too many."""

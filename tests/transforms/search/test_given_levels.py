@@ -41,7 +41,7 @@ def with_gaps(problem: Any, draw: random.Random) -> tuple[Any, Any]:
 
 
 @given(data=st.data())
-@settings(max_examples=at_most(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=at_most(15), suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_columns_by_themselves_cost_what_combinations_cost(
     embedded: Engine, random_problems: Any, data: st.DataObject
 ) -> None:
