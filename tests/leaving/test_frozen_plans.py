@@ -22,7 +22,7 @@ from privpipe.running.attached_source import attach
 from privpipe.running.plan import canonical_json, document_digest
 from privpipe.running.run_context import RunContext
 from privpipe.running.staging import run_stages
-from tests.tiers import on_engines, third_on_spark
+from tests.tiers import on_engines
 
 STRONG = {"from_env": "PRIVPIPE_TEST_SEED"}
 N = 200
@@ -113,9 +113,7 @@ CARRIED: list[dict[str, Any]] = [
 
 
 @on_engines("embedded")
-@pytest.mark.parametrize(
-    "stage", third_on_spark(CARRIED), ids=lambda stage: "-".join([*stage, *map(str, stage[next(iter(stage))])])
-)
+@pytest.mark.parametrize("stage", CARRIED, ids=lambda stage: "-".join([*stage, *map(str, stage[next(iter(stage))])]))
 def test_plans_of_values_are_carried_to_another_source(
     stage: dict[str, Any], engine: Engine, document: dict[str, Any], tmp_path: Path
 ) -> None:

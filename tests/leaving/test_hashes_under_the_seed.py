@@ -13,7 +13,6 @@ import pytest
 import privpipe as pp
 from privpipe.engines import Engine
 from privpipe.errors import DataError, UsageError
-from tests.tiers import third_on_spark
 
 STAGES: list[dict[str, Any]] = [
     {"add_noise": {"columns": ["income"], "variance_ratio": 0.1, "by": ["zip"]}},
@@ -96,7 +95,7 @@ def test_no_hash_in_a_plan_is_the_same_under_another_seed(
     assert not found[0] & found[1]
 
 
-@pytest.mark.parametrize("stage", third_on_spark(STAGES), ids=lambda stage: next(iter(stage)))
+@pytest.mark.parametrize("stage", STAGES, ids=lambda stage: next(iter(stage)))
 def test_a_plan_is_used_again_with_the_seed_it_was_made_with(
     document: dict[str, Any], stage: dict[str, Any], engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
