@@ -16,7 +16,7 @@ from privpipe.tables.audit_problem import AuditProblem, Levels
 from privpipe.tables.integer_matrices import Integers, Matrix, matrix_of
 from privpipe.tables.proofs import FAILS, UNPROVED, prove_knowing
 from privpipe.tables.shrinking import Shrunk, components_of
-from privpipe.tables.tableau_proofs import FEWEST, REGIONS, Known, counts_of, ranges_of, tableaus_of
+from privpipe.tables.tableau_proofs import FEWEST, Known, counts_of, ranges_of, tableaus_of
 from privpipe.tables.witnesses import Move, Requirements
 
 __all__ = ["insider_failures"]
@@ -30,6 +30,8 @@ AT_A_TIME = 200
 """Pairs that get programmes before their moves are tried on the others."""
 AT_ONCE = 1_000
 """Requirements whose moves are compared with what all insiders know at once."""
+REGIONS = (150, 300, 600)
+"""Columns of the surroundings of a requirement, one size after another: one tableau for each insider."""
 
 
 @dataclass(frozen=True)

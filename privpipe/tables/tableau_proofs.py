@@ -19,17 +19,19 @@ from privpipe.tables.integer_matrices import Integers, matrix_of
 from privpipe.tables.shrinking import NO_BOUND, OpenSystem
 from privpipe.tables.witnesses import Move, Requirements
 
-__all__ = ["FEWEST", "LARGEST_COMPONENT", "REGIONS", "Known", "TableauProofs", "counts_of", "ranges_of", "tableaus_of"]
+__all__ = ["FEWEST", "Known", "TableauProofs", "counts_of", "ranges_of", "tableaus_of"]
 
 Bools = NDArray[np.bool_]
 Known: TypeAlias = tuple[Integers, Integers, Integers]
 FEWEST = 60
 """Requirements for which a compiler is worth its start."""
 LARGEST_COMPONENT = 400
-"""Columns of a component whose tableau is made whole."""
-REGIONS = (150, 300, 600)
+"""Columns of a component whose tableau is made whole at once."""
+REGIONS = (300, 400, 500, 600)
 """Columns of the surroundings of a requirement in a larger component, one size after another."""
-LITTLE = 0.8
+LARGEST_AFTER_REGIONS = 1_200
+"""Columns of a component whose tableau is made whole for what its regions left."""
+LITTLE = 0.95
 """Share of requirements left by one size from which a larger one, which takes longer, is not worth its time."""
 BATCH = 20_000
 """Columns of groups that are looked at before the time is."""
@@ -85,16 +87,22 @@ class TableauProofs:
         if not len(self.asked):
             return
         sizes = np.bincount(self.component)
-        small = sizes[self.component[self.asked.columns]] <= LARGEST_COMPONENT
-        for groups in self._components(np.flatnonzero(self.waiting & small)):
-            if time.monotonic() > deadline:
-                return
-            self.search(groups, certify=True)
+        own = sizes[self.component[self.asked.columns]]
+        small = own <= LARGEST_COMPONENT
+        self._whole(small, deadline)
         for size in REGIONS:
             requests = np.flatnonzero(self.waiting & ~small)
             self._regions(requests, size, deadline)
             if np.count_nonzero(self.waiting[requests]) > LITTLE * len(requests):
                 break
+        self._whole(own <= LARGEST_AFTER_REGIONS, deadline)
+
+    def _whole(self, chosen: Bools, deadline: float) -> None:
+        """Settle what waits of some requirements by tableaus of their whole components."""
+        for groups in self._components(np.flatnonzero(self.waiting & chosen)):
+            if time.monotonic() > deadline:
+                return
+            self.search(groups, certify=True)
 
     def _components(self, requests: Integers) -> Iterator[list[tuple[Integers, Integers]]]:
         """Columns and requirements of each component, in batches."""

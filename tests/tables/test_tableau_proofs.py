@@ -42,6 +42,7 @@ def test_the_same_kinds_by_surroundings_alone(
     always: None, by_solver: list[list[int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tableau_proofs, "LARGEST_COMPONENT", 0)
+    monkeypatch.setattr(tableau_proofs, "LARGEST_AFTER_REGIONS", 0)
     monkeypatch.setattr(tableau_proofs, "REGIONS", (12, 24))
     for table, kinds in zip(TABLES, by_solver, strict=True):
         result = audit(table.problem)
