@@ -30,7 +30,7 @@ from privpipe.private_files import create_private
 if TYPE_CHECKING:
     from privpipe.engines.base.conversion import Typing
 
-__all__ = ["MEMORY_BYTES", "SmallRows", "fitted", "given", "in_memory", "parquet_scan", "scanned", "store"]
+__all__ = ["MEMORY_BYTES", "SmallRows", "fitted", "given", "in_memory", "is_small", "parquet_scan", "scanned", "store"]
 
 
 MEMORY_BYTES, SMALL_BYTES = 4 << 30, 32 << 20
@@ -161,6 +161,11 @@ def fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 SPACE = 1 << 62
 
 
+def is_small(session: Session, rows: pa.Table) -> bool:
+    """Whether rows in memory are few, and so small that a copy of them needs no room."""
+    return bool(rows.num_rows <= session.small_rows and rows.nbytes <= SMALL_BYTES)
+
+
 @dataclass(frozen=True)
 class SmallRows:
     """The rows of one table; each answer is what the same query of the database gives.
@@ -180,7 +185,7 @@ class SmallRows:
     @classmethod
     def of(cls, session: Session, table: EmbeddedTable) -> SmallRows | None:
         """None for a table whose rows are many, or not in memory."""
-        if table.rows is None or table.rows.num_rows > session.small_rows:
+        if table.rows is None or not is_small(session, table.rows):
             return None
         return cls(session, table, table.rows.combine_chunks())
 
