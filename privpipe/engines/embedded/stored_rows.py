@@ -203,11 +203,14 @@ class SmallRows:
 
     def distinct(self, columns: Sequence[str], count: str = "__count") -> pa.Table:
         """Each combination with its records, in order of the columns, nulls last."""
-        numbers = self._numbers(columns)
+        return self._counted(columns, self._numbers(columns), count)[0]
+
+    def _counted(self, columns: Sequence[str], numbers: Ints, count: str) -> tuple[pa.Table, Ints]:
+        """Each combination with its records, and its first record; `numbers` as `_numbers` gives them."""
         _, first, counts = np.unique(numbers, return_index=True, return_counts=True)
         at = pa.array(first)
         found = [group_key(self.column(name)).take(at) for name in columns]
-        return pa.table([*found, pa.array(counts, pa.int64())], names=[*columns, count])
+        return pa.table([*found, pa.array(counts, pa.int64())], names=[*columns, count]), first
 
     def block(self, query: ClassQuery) -> ClassBlock | None:
         """All classes as one block; None without a record."""
@@ -259,8 +262,10 @@ class SmallRows:
         classes, columns = self._numbers(query.keys), grouping_columns(query)
         _, numbers = np.unique(classes, return_inverse=True)
         numbers = numbers.reshape(-1).astype(np.int64)
-        _, first = np.unique(self._numbers(columns), return_index=True)
-        return block_of_cells(self.distinct(columns, COUNT), query, numbers[first]), numbers
+        cells, first = self._counted(
+            columns, classes if list(columns) == list(query.keys) else self._numbers(columns), COUNT
+        )
+        return block_of_cells(cells, query, numbers[first]), numbers
 
     def _numbers(self, columns: Sequence[str]) -> Ints:
         """A number for each record's combination, in order of the columns, nulls last."""
