@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import json
+import threading
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -109,18 +110,20 @@ def builders() -> tuple[str, ...]:
     return (*BUILDERS, *plugins.names(PLUG_INS))
 
 
-HELD_BUILDS = 8
-HELD_VALUES = 10_000
+HELD_BUILDS, HELD_FILES = 8, 64
+HELD_VALUES, HELD_BYTES = 10_000, 1 << 20
 
 
 class _Builds:
-    """The last hierarchies of one declaration, by the values they hold; they stay in this process."""
+    """The last hierarchies that were built, by what they were built of; they stay in this process."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = HELD_BUILDS) -> None:
+        self._most = most
         self._found: dict[Any, Hierarchy] = {}
+        self._lock = threading.Lock()
 
     def __reduce__(self) -> Any:
-        return _Builds, ()
+        return _Builds, (self._most,)
 
     def of(self, key: Any, build: Callable[[], Hierarchy], read: Callable[[], bytes | None]) -> Hierarchy:
         """The hierarchy over some values, built unless it is held.
@@ -136,11 +139,16 @@ class _Builds:
         found = self._found.get((key, content))
         if found is None:
             found = build()
-            if read() == content:
-                while len(self._found) >= HELD_BUILDS:
-                    self._found.pop(next(iter(self._found)), None)
-                self._found[key, content] = found
+            if read() == content and len(content or b"") <= HELD_BYTES:
+                with self._lock:
+                    while len(self._found) >= self._most:
+                        self._found.pop(next(iter(self._found)))
+                    self._found[key, content] = found
         return found
+
+
+_OF_FILES = _Builds(HELD_FILES)
+"""Hierarchies of files before they cover any data: the policies of one process name the same files again and again."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -340,6 +348,12 @@ class HierarchySpec:
             return None
 
     def _built(self, values: Sequence[str | None], counts: Sequence[int] | None, kind: str | None) -> Hierarchy:
+        if isinstance(self.builder, File):
+            key = (self.builder, self.options, kind)
+            return _OF_FILES.of(key, lambda: self._drafted((), (), kind), self._file_content).cover(values, counts)
+        return self._drafted(values, counts, kind).cover(values, counts)
+
+    def _drafted(self, values: Sequence[str | None], counts: Sequence[int] | None, kind: str | None) -> Hierarchy:
         places = [place for place, value in enumerate(values) if value is not None]
         seen = [value for value in values if value is not None]
         weights = None if counts is None else [int(counts[place]) for place in places]
@@ -351,7 +365,7 @@ class HierarchySpec:
                 f"({records:,} records): {draft.outside_why}; or say `unknown: root` or `unknown: suppress`",
                 kind="outside_range",
             )
-        return Hierarchy.from_draft(draft, self.options).cover(values, counts)
+        return Hierarchy.from_draft(draft, self.options)
 
 
 def _builder(name: str, mapping: Mapping[str, Any], base_dir: Path) -> Builder:

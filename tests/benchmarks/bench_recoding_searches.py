@@ -187,7 +187,7 @@ def one_sweep(engine: EmbeddedEngine, census: Path) -> None:
 
 def small_tables(runs: int) -> None:
     """What a plan and its application cost beside the search, and in the database alone."""
-    within = [0.0]
+    within, in_place = [0.0], session.SMALL_ROWS
 
     def timed(*given: Any) -> Any:
         took, outcome = cpu_seconds(lambda: searched(*given))
@@ -211,7 +211,7 @@ def small_tables(runs: int) -> None:
             "guarantees": [{"k_anonymity": {"k": 3}}],
         }
         base: float | None = None
-        for name, small in (("database", 0), ("in place", session.SMALL_ROWS)):
+        for name, small in (("database", 0), ("in place", in_place)):
             session.SMALL_ROWS, beside, applied = small, [], []
             for _ in range(runs + 1):
                 within[0] = 0.0
@@ -228,7 +228,7 @@ def small_tables(runs: int) -> None:
                 f"transform {min(applied[1:]):.4f}",
                 flush=True,
             )
-            session.SMALL_ROWS = 10_000
+            session.SMALL_ROWS = in_place
     generalize.searched = searched
 
 

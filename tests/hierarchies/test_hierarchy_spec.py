@@ -13,6 +13,7 @@ import pytest
 
 from privpipe.errors import HierarchyError, PolicyError, UsageError
 from privpipe.hierarchies import BUILDERS, OPTION_KEYS, Hierarchy, HierarchySpec
+from privpipe.hierarchies.sources import File
 
 EXAMPLES: dict[str, Any] = {
     "rows": [["1", "low", "*"], ["2", "low", "*"], ["3", "high", "*"]],
@@ -185,3 +186,34 @@ def test_values_that_do_not_fit_are_refused_every_time() -> None:
     for _ in range(2):
         with pytest.raises(HierarchyError, match="unknown"):
             spec.build(["a", "b"], [1, 1], "text")
+
+
+def test_declarations_of_one_file_share_what_was_read_until_the_file_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drafted: list[str] = []
+    draft = File.draft
+
+    def counted(self: File, *given: Any) -> Any:
+        drafted.append(self.shown)
+        return draft(self, *given)
+
+    monkeypatch.setattr(File, "draft", counted)
+    path = tmp_path / "towns.csv"
+    path.write_text("a;x;*\nb;y;*\n")
+
+    def built(values: list[str | None], **options: Any) -> Hierarchy:
+        return HierarchySpec.from_mapping({"file": "towns.csv", **options}, tmp_path, column="town").build(values)
+
+    first, second = built(["a"]), built(["b", "a"])
+    assert (first.unused, second.unused, first.digest() == second.digest()) == (1, 0, True)
+    assert built(["b", None], null_label="none").released(1) == ["x", "y", "none"]
+    assert first.null_code is second.null_code is None
+    assert len(drafted) == 2  # one for each set of options
+    before = path.stat()
+    path.write_text("a;y;*\nb;x;*\n")
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert built(["a"]).labels(1) == ("y", "x")
+    path.unlink()
+    with pytest.raises(HierarchyError, match="cannot be read"):
+        built(["a"])

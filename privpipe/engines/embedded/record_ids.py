@@ -263,11 +263,12 @@ def _of_small(small: SmallRows, seed: Seed) -> EmbeddedTable:
 
     batch = small.rows.to_batches()[0]
     hashed = content_hash(batch, seed)
-    _, equal = np.unique(hashed, axis=0, return_inverse=True)
-    ordinals, seen = np.zeros(len(hashed), dtype=np.int64), dict[int, int]()
-    for row, number in enumerate(equal.reshape(-1).tolist()):
-        ordinals[row] = seen.get(number, 0)
-        seen[number] = int(ordinals[row]) + 1
+    order = np.lexsort(hashed.T)  # stable: equal records in the order of the rows
+    ranked, places = hashed[order], np.arange(len(order))
+    begins = np.zeros(len(order), dtype=np.int64)
+    begins[1:] = np.where((ranked[1:] != ranked[:-1]).any(axis=1), places[1:], 0)
+    ordinals = np.empty(len(order), dtype=np.int64)
+    ordinals[order] = places - np.maximum.accumulate(begins)
     return store(
         small.session,
         [_appended(batch, record_id(hashed, ordinals, seed))],

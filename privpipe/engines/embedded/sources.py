@@ -257,8 +257,8 @@ def _scan_frame(session: Session, source: Source) -> EmbeddedTable:
     frame = _readable(arrow_of(source.data), source)
     if isinstance(frame, pa.RecordBatchReader):
         return _streamed(session, frame, source)
-    is_small = isinstance(frame, pa.Table) and 0 < frame.num_rows <= session.small_rows and frame.num_columns
-    if is_small and "decimal" not in source.types.values():
+    whole = isinstance(frame, pa.Table) and frame.num_rows and frame.num_columns
+    if whole and "decimal" not in source.types.values() and stored_rows.is_small(session, frame):
         return stored_rows.scanned(session, frame, typing_of(frame.schema, source.types))
     view = session.name("frame")
     table = _typed(session, EmbeddedTable(f"SELECT * FROM {view}", frame.schema, False, {view: frame}), source)

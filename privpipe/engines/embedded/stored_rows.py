@@ -30,7 +30,7 @@ from privpipe.private_files import create_private
 if TYPE_CHECKING:
     from privpipe.engines.base.conversion import Typing
 
-__all__ = ["MEMORY_BYTES", "SmallRows", "fitted", "given", "in_memory", "parquet_scan", "scanned", "store"]
+__all__ = ["MEMORY_BYTES", "SmallRows", "fitted", "given", "in_memory", "is_small", "parquet_scan", "scanned", "store"]
 
 
 MEMORY_BYTES, SMALL_BYTES = 4 << 30, 32 << 20
@@ -161,6 +161,11 @@ def fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 SPACE = 1 << 62
 
 
+def is_small(session: Session, rows: pa.Table) -> bool:
+    """Whether rows in memory are few, and so small that a copy of them needs no room."""
+    return bool(rows.num_rows <= session.small_rows and rows.nbytes <= SMALL_BYTES)
+
+
 @dataclass(frozen=True)
 class SmallRows:
     """The rows of one table; each answer is what the same query of the database gives.
@@ -180,7 +185,7 @@ class SmallRows:
     @classmethod
     def of(cls, session: Session, table: EmbeddedTable) -> SmallRows | None:
         """None for a table whose rows are many, or not in memory."""
-        if table.rows is None or table.rows.num_rows > session.small_rows:
+        if table.rows is None or not is_small(session, table.rows):
             return None
         return cls(session, table, table.rows.combine_chunks())
 
@@ -198,11 +203,14 @@ class SmallRows:
 
     def distinct(self, columns: Sequence[str], count: str = "__count") -> pa.Table:
         """Each combination with its records, in order of the columns, nulls last."""
-        numbers = self._numbers(columns)
+        return self._counted(columns, self._numbers(columns), count)[0]
+
+    def _counted(self, columns: Sequence[str], numbers: Ints, count: str) -> tuple[pa.Table, Ints]:
+        """Each combination with its records, and its first record; `numbers` as `_numbers` gives them."""
         _, first, counts = np.unique(numbers, return_index=True, return_counts=True)
         at = pa.array(first)
         found = [group_key(self.column(name)).take(at) for name in columns]
-        return pa.table([*found, pa.array(counts, pa.int64())], names=[*columns, count])
+        return pa.table([*found, pa.array(counts, pa.int64())], names=[*columns, count]), first
 
     def block(self, query: ClassQuery) -> ClassBlock | None:
         """All classes as one block; None without a record."""
@@ -254,8 +262,10 @@ class SmallRows:
         classes, columns = self._numbers(query.keys), grouping_columns(query)
         _, numbers = np.unique(classes, return_inverse=True)
         numbers = numbers.reshape(-1).astype(np.int64)
-        _, first = np.unique(self._numbers(columns), return_index=True)
-        return block_of_cells(self.distinct(columns, COUNT), query, numbers[first]), numbers
+        cells, first = self._counted(
+            columns, classes if list(columns) == list(query.keys) else self._numbers(columns), COUNT
+        )
+        return block_of_cells(cells, query, numbers[first]), numbers
 
     def _numbers(self, columns: Sequence[str]) -> Ints:
         """A number for each record's combination, in order of the columns, nulls last."""

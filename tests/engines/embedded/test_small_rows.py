@@ -14,7 +14,8 @@ import pytest
 from privpipe.blocks import ClassBlock, ClassQuery, Facts, FactsRequest
 from privpipe.draws import Seed
 from privpipe.engines import Source
-from privpipe.engines.embedded import EmbeddedEngine
+from privpipe.engines.embedded import EmbeddedEngine, stored_rows
+from privpipe.engines.embedded.stored_rows import SmallRows
 from privpipe.errors import DataError
 from privpipe.models import DistinctLDiversity
 
@@ -185,3 +186,27 @@ def test_no_database_is_opened_for_them(ordinary: Any) -> None:
         engine.session.small_rows = 10
         assert engine.count(table_of(engine, ordinary(14, 11))) == 11
         assert engine.session._opened is not None
+
+
+def test_few_rows_of_many_bytes_are_given_to_the_database(
+    both: tuple[EmbeddedEngine, EmbeddedEngine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = pa.table({"word": ["long " * 20, None, "long " * 20, "short"]})
+    small, whole = (table_of(engine, rows) for engine in both)
+    assert SmallRows.of(both[0].session, small) is not None
+    monkeypatch.setattr(stored_rows, "SMALL_BYTES", rows.nbytes - 1)
+    large = table_of(both[0], rows)
+    assert SmallRows.of(both[0].session, small) is SmallRows.of(both[0].session, large) is None
+    assert both[0].collect(small).equals(both[1].collect(whole))
+    assert both[0].collect(large).equals(both[1].collect(whole))
+
+
+def test_ids_of_equal_records_are_those_of_the_database(both: tuple[EmbeddedEngine, EmbeddedEngine]) -> None:
+    rng = np.random.default_rng(3)
+    rows = pa.table({"word": rng.choice(["a", "b", "c", None], 500), "number": rng.integers(0, 4, 500)})
+    small, whole = (
+        sorted(zip(*(found.column(name).to_pylist() for name in found.column_names), strict=True), key=repr)
+        for found in (table_of(engine, rows).rows for engine in both)
+    )
+    assert small == whole
+    assert len({ids[2:] for ids in small}) == 500
