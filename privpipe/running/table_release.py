@@ -56,7 +56,7 @@ FORMATS = ("parquet", "csv")
 """In which tables are published."""
 EARLIER = (
     "earlier tables about the same persons were not judged: what two releases show together may be more than each "
-    "shows; give `table_audit` a `ledger`"
+    "shows; where one owner counts all records, give `table_audit` a `ledger`"
 )
 
 
