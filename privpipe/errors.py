@@ -126,7 +126,7 @@ class RolesError(UsageError):
 
 
 class UnsupportedError(UsageError):
-    """A combination that this engine or method does not serve; the message says what does."""
+    """A combination that this engine or method does not serve; the message shows what does."""
 
 
 class DataError(PrivpipeError):
@@ -164,7 +164,7 @@ class InternalError(EngineError):
 
 
 class Refused(PrivpipeError):
-    """A guarantee does not hold; nothing was published. `assessment` says which and by how much.
+    """A guarantee does not hold; nothing was published. `assessment` shows which and by how much.
 
     `record` is the folder of the run's private record, where one was kept.
     """
@@ -191,7 +191,7 @@ class NotWithdrawn(PrivpipeError):
 
 
 class NoSolutionError(PrivpipeError):
-    """No transformation within the limits meets the guarantees; the message says what would be attainable."""
+    """No transformation within the limits meets the guarantees; the message shows what would be attainable."""
 
     exit_code: ClassVar[int] = 6
 

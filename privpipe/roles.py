@@ -222,7 +222,7 @@ def column_type_of(arrow_type: object) -> ColumnType:
 
 
 def require_empty_rule(said: object) -> None:
-    """Refuse what is not a rule for a table without records; None says nothing.
+    """Refuse what is not a rule for a table without records; None states nothing.
 
     Raises
     ------

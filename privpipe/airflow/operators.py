@@ -184,7 +184,7 @@ class PrivpipeReleaseOperator(BaseOperator):
         return raised(ending)
 
     def _keep(self, task: Any, ending: Ending) -> None:
-        """Leave the verdict as XCom. Whether Airflow takes it says nothing of what is tried again."""
+        """Leave the verdict as XCom. Whether Airflow takes it shows nothing about what is tried again."""
         try:
             task.xcom_push(key=VERDICT, value=ending.to_dict())
             if ending.report:

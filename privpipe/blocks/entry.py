@@ -472,7 +472,7 @@ class Catalogue(Mapping[str, type[Entry]]):
     """Entries of one room by snake_case name: those built in, in order, then those of plug-ins.
 
     A name that is built in is found without a look at what is installed. What iterates leaves out plug-ins that are not
-    sound; asking for one by its name says what is wrong with it.
+    sound; asking for one by its name shows what is wrong with it.
 
     Parameters
     ----------

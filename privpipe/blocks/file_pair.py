@@ -74,7 +74,7 @@ class PositionMeasure(Guarantee):
     way = POSITIONS
 
     def judge_positions(self, positions: RowPositions | str) -> Verdict:
-        """The verdict; a text says why there are no positions."""
+        """The verdict; a text shows why there are no positions."""
         raise TypeError(f"{type(self).__name__} judges no positions")
 
 

@@ -358,7 +358,7 @@ class Guarantee(CheckFace, Entry):
         """Why no generalization or suppression of a table of so many records can meet it, or nothing.
 
         Column values that exist are counted from `facts.histograms` where they are known; a figure that was not
-        counted says nothing.
+        counted shows nothing.
         """
         return ""
 

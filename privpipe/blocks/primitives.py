@@ -299,7 +299,7 @@ class Primitives(ABC):
     def map(self, table: Any, function: Callable[..., RowBlock], schema: pa.Schema, by: Grouping = None) -> Any:
         """Every block through a function; rows may go, ids travel along; `schema` is of the visible result.
 
-        `by` says what is a block: nothing, any rows (``function(rows)``); `ByKey`, all records of one key, in an
+        `by` shows what is a block: nothing, any rows (``function(rows)``); `ByKey`, all records of one key, in an
         order the function must not rely on (``function(rows, key)``); `ByRank`, any rows with the 0-based global
         rank of each by (value, `stream.order`), -1 for null cells (``function(rows, ranks)``).
         """

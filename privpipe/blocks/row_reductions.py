@@ -43,7 +43,7 @@ class NothingLeft:
     mark : str
     untyped : tuple of str
         Columns that hold no text and are read as text all the same, from a file without types: missing there, too,
-        says nothing.
+        shows nothing.
 
     Examples
     --------

@@ -245,7 +245,7 @@ def assess(
         given = {name: value for name, value in options.items() if value is not None}
         for name in given:
             if name not in OF_POLICIES:
-                raise UsageError(f"{name}= is for checks by entries; the policy says it itself")
+                raise UsageError(f"{name}= is for checks by entries; the policy states it itself")
         from privpipe.running.verbs import assess as assess_by_policy
 
         handed = data if isinstance(data, Mapping) else at_hand(data, "assess")

@@ -268,7 +268,7 @@ def outcome_stands(outcome: str, record: str = "") -> Iterator[None]:
         if isinstance(error, OSError | KeyboardInterrupt):
             give_up(sys.stdout)
         known = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else type(error).__name__
-        said = f"not all that is said about it could be written ({known})"
+        said = f"not all of its messages could be written ({known})"
         say(f"warning: {outcome}; {said}")
         if record:
             from privpipe.sinks.records import note_afterwards

@@ -250,7 +250,7 @@ def check_plugins() -> Finding:
     told = ", ".join(f"{each.name} ({each.distribution} {each.version})" for each in found) or "none installed"
     if broken:
         unsound = ", ".join(each.name for each in broken)
-        return Finding("plug-ins", "warning", f"{told}; not sound: {unsound}", "`privpipe plugins` says why")
+        return Finding("plug-ins", "warning", f"{told}; not sound: {unsound}", "`privpipe plugins` shows why")
     return Finding("plug-ins", "ok", told)
 
 

@@ -141,7 +141,7 @@ def init(
     """Draft a commented policy for a table.
 
     Guesses the role and type of each column by its name, its values and its relations to the others, tries on a
-    sample which method keeps most, and says why. The guesses are a start, not a decision: read every line. No value
+    sample which method keeps most, and shows why. The guesses are a start, not a decision: read every line. No value
     of the table is printed, but words of known scales. Of several tables it also guesses keys and relations, by names
     and by values that one table has of another, and drafts what they must meet together.
     """

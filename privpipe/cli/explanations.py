@@ -334,7 +334,7 @@ def hierarchy_document() -> dict[str, Any]:
 
 
 def builder_document(name: str) -> dict[str, Any]:
-    """What a built-in builder says of itself, and what its example makes of some values."""
+    """What a built-in builder states about itself, and what its example makes of some values."""
     from privpipe.hierarchies.spec import CLASSES, builder_parameters, builder_text
 
     kind: Any = CLASSES[name]

@@ -269,7 +269,7 @@ def explore(
 
 
 class _Chooser:
-    """Writes the setting of a number into the policy file, and says what changed."""
+    """Writes the setting of a number into the policy file, and shows what changed."""
 
     def __init__(self, file: PolicyFile, found: Explored, lang: Language) -> None:
         self.file, self.found, self.lang = file, found, lang

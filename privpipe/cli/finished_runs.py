@@ -265,7 +265,7 @@ def report(
 ) -> None:
     """Report on a finished run.
 
-    From its documents alone, never from the data; the report says whether they are the public or the private edition.
+    From its documents alone, never from the data; the report states whether they are the public or the private edition.
     HTML is the officer's report, by which a release is approved; Markdown is a short text. What rests on few records is
     shown as such.
     """

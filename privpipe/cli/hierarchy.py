@@ -25,7 +25,7 @@ DOCUMENTS = (".yaml", ".yml", ".json")
 
 @dataclass(frozen=True, kw_only=True)
 class FileOptions:
-    """What the command line says of a source that is not a policy.
+    """What the command line states about a source that is not a policy.
 
     Parameters
     ----------
@@ -170,7 +170,7 @@ def _of_policy(path: Path, options: FileOptions) -> Asked:
     from privpipe.cli.arguments import loaded
 
     if given := options.given():
-        raise UsageError(f"{given[0]} is for a hierarchy file or a builder; a policy says so itself")
+        raise UsageError(f"{given[0]} is for a hierarchy file or a builder; a policy states it itself")
     policy = loaded(path)
     if not policy.hierarchies:
         raise UsageError(f"no column of {path.name!r} has a `hierarchy:`")
@@ -187,7 +187,7 @@ def _document(path: Path) -> Mapping[str, Any]:
     except OSError as error:
         raise UsageError(f"cannot read {str(path)!r}: {error.strerror}") from None
     except (YAMLError, UnicodeDecodeError):
-        # The policy reader says where it is wrong.
+        # The policy reader shows where it is wrong.
         return {"version": None}
     if not isinstance(found, Mapping):
         raise UsageError(f"{path.name!r} holds neither a policy nor the value of `hierarchy:`")
@@ -346,7 +346,7 @@ def _line(document: dict[str, Any]) -> str:
     sizes = " > ".join(f"{level['labels']:,}" for level in document["levels"])
     warned = "".join(f"\n  warning: {text}" for text in document["warnings"])
     unused = document["unused"] or 0
-    # Over no data nothing is seen, which says nothing.
+    # Over no data nothing is seen, which shows nothing.
     told = [f"{unused:,} values never seen"] if 0 < unused < document["levels"][0]["labels"] else []
     if document["unknown_values"]:
         told.append(f"{document['unknown_values']:,} values outside ({document['unknown_records']:,} records)")

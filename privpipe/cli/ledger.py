@@ -122,7 +122,7 @@ def repair(
         bool,
         typer.Option(
             "--accept-loss",
-            help="Where history is lost: begin a new ledger with what still proves itself; every verdict says so.",
+            help="Where history is lost: begin a new ledger with what still proves itself; every verdict states it.",
         ),
     ] = False,
     json: JsonOption = False,
@@ -179,7 +179,7 @@ def _require_key(asked: _Asked) -> None:
 
 
 def _follows_persons(path: Path) -> bool:
-    """Whether a ledger says that it needs a key; one that says nothing is left to what comes next."""
+    """Whether a ledger declares that it needs a key; one that declares nothing is left to what comes next."""
     from privpipe.ledger.chain import read_bytes
     from privpipe.ledger.folder import HEAD, read_document
 

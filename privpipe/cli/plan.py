@@ -87,7 +87,7 @@ def plan(
     With --cost the source is read once, no stage runs, and estimates are printed: counts and sizes, no value.
     """
     if rows is not None and not cost:
-        raise UsageError("--rows says for how many rows --cost predicts; give --cost too")
+        raise UsageError("--rows is the number of rows for which --cost predicts; give --cost too")
     if cost:
         if out is not None or explore:
             raise UsageError("--cost makes no plan: leave out --out and --explore")

@@ -50,7 +50,7 @@ def release(dbt: Any, frame: Any, policy: str | os.PathLike[str]) -> Any:
     Raises
     ------
     Refused
-        A guarantee does not hold. The message says what the public edition would.
+        A guarantee does not hold. The message shows what the public edition would.
     UsageError
         The model is incremental: what is added would be judged without what is there.
     PrivpipeError
@@ -65,7 +65,7 @@ def gate(dbt: Any, frame: Any, policy: str | os.PathLike[str]) -> Any:
 
 
 def _public(work: Callable[[], Any]) -> Any:
-    """The work, whose refusal says what the public edition would: dbt logs it."""
+    """The work, whose refusal shows what the public edition would: dbt logs it."""
     try:
         return work()
     except ColumnsLost:

@@ -226,7 +226,7 @@ def _revealing(found: Sequence[Recovered], policy: Policy) -> tuple[tuple[str, s
 
 
 def _shares(stages: Sequence[StagePlan]) -> dict[str, float]:
-    """What a search says that its columns lost, where it is the last stage that touches them."""
+    """What a search shows that its columns lost, where it is the last stage that touches them."""
     searched = [stage for stage in stages if stage.name in SEARCHES]
     others = [stage for stage in stages if stage.name not in (*SEARCHES, "suppress_records")]
     return dict(searched[-1].detail.get("column_losses", {})) if searched and not others else {}

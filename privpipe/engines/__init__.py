@@ -1,4 +1,4 @@
-"""Engines: thin, and each line that keeps an answer right says why."""
+"""Engines: thin, and each line that keeps an answer right shows why."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class TableExpectation(BatchExpectation):
     """Base of those on tables; not itself an expectation.
 
     The batch is a table in long form, one row per cell: a column for each dimension, columns of figures, and where it
-    has one a column of statuses. A figure is blank where it is null; one whose status says that it is suppressed must
+    has one a column of statuses. A figure is blank where it is null; one whose status shows that it is suppressed must
     be null. No result lists a blank cell, or an unexpected value.
 
     Parameters

@@ -179,7 +179,7 @@ class OtherTable:
     types : mapping of column to type, optional
         Default: CSV columns are typed as those of the batch, all others unchanged.
     said : str
-        What the suite says of it, which distinguishes it from others.
+        What the suite states about it, which distinguishes it from others.
 
     Examples
     --------

@@ -21,7 +21,7 @@ MISSING = "missing"
 class FromColumns:
     """Levels given by other columns of the source: each value of the column goes with one value of each of them.
 
-    The run reads which, so that a policy names no value; the plan says that the hierarchy depends on the data. The
+    The run reads which, so that a policy names no value; the plan shows that the hierarchy depends on the data. The
     other columns may have any role: where they are not released, their values still are, as labels. Where a value goes
     with none, its label is `missing`.
 

@@ -181,7 +181,7 @@ class FrequencyGroups:
     """The most frequent values keep their names, the others become one group, which takes in more a level.
 
     Ties go by text; a value that reads as the group does belongs to it from the first level on. Without `keep` and
-    `shares`, half of the values keep their names, then half of these, down to one. The plan says that the hierarchy
+    `shares`, half of the values keep their names, then half of these, down to one. The plan shows that the hierarchy
     depends on the data.
 
     Examples

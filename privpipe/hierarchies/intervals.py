@@ -226,7 +226,7 @@ def _size(units: int) -> float:
 class EqualCount:
     """Intervals of so many distinct values each, in their order; the last may hold fewer.
 
-    The values seen decide, so the plan says that the hierarchy depends on the data. The first and the last interval
+    The values seen decide, so the plan shows that the hierarchy depends on the data. The first and the last interval
     have no end: no label shows the least or the greatest value. For dates and texts see `groups`.
 
     Examples
@@ -287,7 +287,7 @@ FEW_CUTS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Quantiles:
-    """Intervals cut at quantiles of the records, fewer a level; the plan says that they depend on the data.
+    """Intervals cut at quantiles of the records, fewer a level; the plan shows that they depend on the data.
 
     Of n records, cut i of c is the smallest value v such that more than n i / c records are at most v. Equal cuts are
     one, so a value of many records takes several quantiles in. The first and the last interval have no end: no label

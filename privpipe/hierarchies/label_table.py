@@ -173,7 +173,7 @@ def _with_leaf(base: Extras, path: Sequence[str], place: int, name: str) -> Extr
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class LabelTable:
-    """What a hierarchy says of each raw value; immutable and picklable.
+    """What a hierarchy states about each raw value; immutable and picklable.
 
     Values are in leaf order (sorted by their path from the root, siblings as the source first names them), so
     every label covers a contiguous range of values and no level's codes ever fall along them.

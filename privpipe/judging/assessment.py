@@ -106,7 +106,7 @@ COLUMNS = ("guarantee", "parameters", "asked", "reached", "margin", "outcome")
 
 
 def public_figures(shown: Mapping[str, Any], verdicts: Iterable[Verdict]) -> dict[str, Any]:
-    """What the public edition of the verdict says of each guarantee: required, achieved, margin and outcome.
+    """What the public edition of the verdict states about each guarantee: required, achieved, margin and outcome.
 
     Of a table that was refused it says no more than of a release: no figure that compares with the source or rests on
     few records.
@@ -198,7 +198,7 @@ def _cell(value: Any) -> str:
 
 SCHEMA_VERSION = 2
 OF_WHOLE = "the whole table"
-NO_FIGURES = rules_of_judging((), (), person="a column that nobody named")
+NO_FIGURES = rules_of_judging((), (), person="a column that was not named")
 
 
 @bordered

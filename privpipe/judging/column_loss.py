@@ -174,7 +174,7 @@ class LossTable:
         return html_tables("What was lost", Table(head=head, rows=rows), notes=[note])
 
     def documents(self) -> dict[str, Any]:
-        """What a private document says of it: the table, and its alarms as notes of a separate kind."""
+        """What a private document states about it: the table, and its alarms as notes of a separate kind."""
         table = {
             "records": self.records,
             "whole": self.whole,

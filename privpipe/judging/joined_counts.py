@@ -130,7 +130,7 @@ class Alike:
             plain = canonical_text(pa.array(texts, pa.string()), kind, column=name)
         except DataError:
             raise NotAlike(
-                f"column {name!r} is {kind} in the original and text in the release, and no hierarchy says which "
+                f"column {name!r} is {kind} in the original and text in the release, and no hierarchy shows which "
                 "values its labels stand for; leave it out of columns."
             ) from None
         self._note_numbers(name, kind)

@@ -145,7 +145,7 @@ def require_population(
     for column, count in nulls.items():
         if count:
             raise DataError(
-                f"column {column!r} of the population has {count:,} missing values and the policy says `nulls: refuse`"
+                f"column {column!r} of the population has {count:,} missing values and the policy has `nulls: refuse`"
             )
 
 

@@ -313,7 +313,7 @@ Base = Literal["original", "released"] | GivenBase
 class Group:
     """Entries counted together: the same keys, the same base of each column.
 
-    `over` are the columns that the entries read, of which `keys` may be a part; `population` says whether the
+    `over` are the columns that the entries read, of which `keys` may be a part; `population` states whether the
     classes of a population are counted with them, `weight` which column is summed in each, `unit` by which column
     those who are counted are distinguished.
     """

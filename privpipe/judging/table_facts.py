@@ -293,7 +293,7 @@ def facts_by_base(
 def _distributions(
     judged_table: JudgedTable, base: GivenBase, columns: Iterable[str], versions: Mapping[str, int]
 ) -> dict[str, Histogram]:
-    """What a base that is given says of these columns."""
+    """What a base that is given states about these columns."""
     engine, schema = judged_table.engine, judged_table.table.schema
     return {name: histogram_of_file(engine, base, name, schema.field(name).type, versions) for name in columns}
 
@@ -325,7 +325,7 @@ def _learnt(judged_table: JudgedTable, entries: Sequence[Guarantee], roles: Role
     for column, count in learnt.nulls.items():
         if count:
             raise DataError(
-                f"column {column!r} has {count:,} missing values and the policy says `nulls: refuse`; "
+                f"column {column!r} has {count:,} missing values and the policy has `nulls: refuse`; "
                 "complete or leave out those records, or write `nulls: own_value` or `nulls: wildcard`"
             )
     if rules.person is None:

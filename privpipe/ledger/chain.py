@@ -202,7 +202,7 @@ class Head:
             )
 
     def notes(self) -> tuple[str, ...]:
-        """What every later verdict says of history that was lost."""
+        """What every later verdict states about history that was lost."""
         return tuple(
             f"the ledger lost history, as declared on {loss.time}: releases before that may not be counted"
             for loss in self.losses
@@ -224,7 +224,7 @@ def _checksum(document: Mapping[str, Any]) -> str:
 
 NEXT = "pending-"
 ADVICE = (
-    "Nothing was published: `privpipe ledger check` says what is wrong, `privpipe ledger show` what is there, and "
+    "Nothing was published: `privpipe ledger check` shows what is wrong, `privpipe ledger show` what is there, and "
     "`privpipe ledger repair` mends what can be mended"
 )
 
@@ -328,7 +328,7 @@ def chain_under(path: Path, head: Head, seal: Seal) -> Chain:
 
 
 def read_unsealed(path: Path) -> Chain:
-    """A ledger as it says of itself, with nothing proved.
+    """A ledger as it states about itself, with nothing proved.
 
     Raises
     ------

@@ -51,8 +51,8 @@ BY_KEY = (
     "not an older one, its sinks alone show"
 )
 BY_SALT = (
-    "a secret that is next to the entries: damage and loss show, but anyone who can write the folder can make it all "
-    "anew, and only the records of its sinks would then differ"
+    "a secret that is next to the entries: damage and loss show, but anyone who can write the folder can make all of "
+    "it again, and only the records of its sinks would then differ"
 )
 
 
@@ -312,7 +312,7 @@ def repair(
     Raises
     ------
     DataError
-        It cannot be mended soundly; says what the way on is.
+        It cannot be mended soundly; states what the way on is.
     UsageError
         A loss is accepted where nothing is lost.
     """

@@ -46,7 +46,7 @@ MOMENTS = ("date", "timestamp")
 
 
 def range_penalty(label: Text, values: Sequence[Text], kind: str) -> float | None:
-    """NCP of a released cell among the distinct values of its column; None where the label says nothing of them.
+    """NCP of a released cell among the distinct values of its column; None where the label shows nothing about them.
 
     Of a number, date or time: (hi - lo) / (max - min) over the values that the range takes in, 0 where all are one. Of
     a text: 0 for a value, else the values of the set / D. 1 for ``*``.

@@ -237,7 +237,7 @@ COLUMN_LOSS: Mapping[str, Key] = {
     ),
     "on_alarm": Key(
         "text",
-        "whether an alarm is said or refuses the release",
+        "whether an alarm is reported or refuses the release",
         get_args(AlarmAction),
         default=ColumnLossRule.on_alarm,
     ),

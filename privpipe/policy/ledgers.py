@@ -72,7 +72,7 @@ def named_ledger(entries: Iterable[Guarantee], tables: TableRelease | None = Non
     ----------
     entries : iterable of Guarantee
     tables : TableRelease, optional
-        What the policy says of tables, whose guarantees may name one.
+        What the policy states about tables, whose guarantees may name one.
 
     Raises
     ------

@@ -285,7 +285,7 @@ def _related_document(given: Mapping[str, Any], options: Mapping[str, Any]) -> d
 
 
 def _table_document(table: Any) -> dict[str, Any]:
-    """What a document says of one of several tables."""
+    """What a document states about one of several tables."""
     if not isinstance(table, Mapping):
         found = dict(table.document)
     elif "roles" in table:

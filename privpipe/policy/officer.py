@@ -151,7 +151,7 @@ class OfficerPolicy:
         return f"{self.file}: {shown(place)}" if line is None else f"{self.file}:{line}: {shown(place)}"
 
     def to_dict(self) -> dict[str, str]:
-        """What a manifest says of it."""
+        """What a manifest states about it."""
         return {"name": self.name, "hash": self.hash}
 
 

@@ -60,7 +60,7 @@ class ReadTable:
 
 @dataclass(frozen=True, kw_only=True)
 class RelatedRelease:
-    """What a policy says of related tables.
+    """What a policy states about related tables.
 
     Parameters
     ----------
@@ -291,7 +291,7 @@ def _check_released(report: Report, item: ReadEntry, name: str, value: Any, colu
 
 
 def _with_stages(value: Any, added: Sequence[Mapping[str, Any]]) -> Any:
-    """What a document says of a table, with more stages."""
+    """What a document states about a table, with more stages."""
     if not added or not isinstance(value, Mapping):
         return value
     own = value.get("transform") or []

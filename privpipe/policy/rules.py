@@ -119,7 +119,7 @@ def check_quasi_identifiers(draft: Draft, report: Report) -> None:
     if any(entry.quasi_identifiers is None for _, entry in draft.judging()) or not draft.guarantees:
         report.wrong(
             ("columns",),
-            "no column has `role: quasi_identifier`, so every table would pass; name the columns by which somebody "
+            "no column has `role: quasi_identifier`, so every table would pass; name the columns by which a person "
             "could be recognised, or write `quasi_identifiers: []` on each guarantee to mean one class",
         )
 
@@ -294,7 +294,7 @@ def check_keys(draft: Draft, report: Report) -> None:
     if household in draft.columns and household not in draft.with_role("identifier"):
         report.wrong(
             ("household_id",),
-            "must have the role identifier: it says who lives together, and is dropped or pseudonymised, never "
+            "must have the role identifier: it shows who lives together, and is dropped or pseudonymised, never "
             "released as it is",
         )
 

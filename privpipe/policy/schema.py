@@ -166,7 +166,7 @@ def json_schema(catalogues: Catalogues | None = None) -> dict[str, Any]:
 
 
 def _table(keys: Mapping[str, Key], catalogues: Catalogues, definitions: dict[str, Any]) -> dict[str, Any]:
-    """What a policy says of one table, with some of its keys."""
+    """What a policy states about one table, with some of its keys."""
     schema = _section(keys)
     properties = schema["properties"]
     for name in ("source", "original", "population"):

@@ -110,7 +110,7 @@ def read_database(report: Report, found: Mapping[str, Any], place: Place) -> Sou
                 (*place, "database"), "is given in addition to `path:`; a table has one place: leave one of them out"
             )
         elif name not in ("database", "table", "query", "generalized"):
-            report.wrong((*place, name), "is for files; a database says its own columns and types")
+            report.wrong((*place, name), "is for files; a database declares its own columns and types")
         wrong = wrong or name == "path"
     if ("table" in found) == ("query" in found):
         report.wrong((*place, "database"), "needs `table:` or `query:`, one of the two")
@@ -177,7 +177,7 @@ def read_iceberg(report: Report, found: Mapping[str, Any], place: Place) -> Sour
                 (*place, "iceberg"), f"is given in addition to `{key}:`; a table has one place: leave one of them out"
             )
         elif key not in ("iceberg", "generalized", *OF_ICEBERG):
-            report.wrong((*place, key), "is for files; an Iceberg table says its own columns and types")
+            report.wrong((*place, key), "is for files; an Iceberg table declares its own columns and types")
     try:
         name = IcebergName(name=found["iceberg"], **{key: found[key] for key in OF_ICEBERG if key in found})
     except UsageError as error:
@@ -187,7 +187,7 @@ def read_iceberg(report: Report, found: Mapping[str, Any], place: Place) -> Sour
 
 
 def check_delta(report: Report, found: dict[str, Any], place: Place) -> None:
-    """Keys of table formats next to a path; a version says that it is a Delta table."""
+    """Keys of table formats next to a path; a version shows that it is a Delta table."""
     for name in OF_ICEBERG:
         if found.pop(name, None) not in (None, LAKES[name].default):
             report.wrong((*place, name), "is for an Iceberg table, which `iceberg:` names instead of `path:`")
@@ -329,7 +329,7 @@ def _named_source(report: Report, found: Mapping[str, Any], place: Place) -> Sou
                 (*place, "table"), "is given in addition to `path:`; a table has one place: leave one of them out"
             )
         elif name not in ("table", "generalized"):
-            report.wrong((*place, name), "is for files; a table says its own columns and types")
+            report.wrong((*place, name), "is for files; a table declares its own columns and types")
     table = table_name(report, found["table"], (*place, "table"))
     return None if table is None else SourceSpec(table=table, generalized=found.get("generalized", False))
 
@@ -463,7 +463,7 @@ def _hierarchy(report: Report, value: Mapping[str, Any], place: Place, base_dir:
 
 
 def read_engines(report: Report, value: Any, place: Place) -> dict[str, dict[str, Any]]:
-    """`engines`: options by engine; which options there are, the engine says when it opens."""
+    """`engines`: options by engine; which options there are, the engine reports when it opens."""
     found = {}
     for name, options in value.items():
         if wrong := engine_fault(name):

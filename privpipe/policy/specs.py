@@ -139,7 +139,7 @@ class FrameSpec(SourceSpec):
 class SinkSpec:
     """Where a release is published: a folder of files, a table of a table format, or one of a catalogue or database.
 
-    `mode` says whether a release replaces the ones before it, joins them or replaces its own partitions of them;
+    `mode` states whether a release replaces the ones before it, joins them or replaces its own partitions of them;
     `partition` names the released columns whose values make a partition. `schema` is of tables of a table format:
     whether a release may bring columns that the table lacks.
     """
@@ -195,7 +195,7 @@ class SinkSpec:
 class DriftSpec:
     """What a run does where the columns of its source are not those of the run before.
 
-    `new` left out: what `columns: {"*": ...}` says of every column that the policy does not name.
+    `new` left out: what `columns: {"*": ...}` states about every column that the policy does not name.
     """
 
     new: Literal["refuse", "drop"] | None = None
@@ -277,7 +277,7 @@ class RetentionSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnSpec:
-    """What a policy says of one column; `reason` is for who answers for the release, and public nowhere."""
+    """What a policy states about one column; `reason` is for who answers for the release, and public nowhere."""
 
     role: Role
     type: ColumnType | None = None

@@ -31,7 +31,7 @@ UNSERVED = {
 
 @dataclass(frozen=True, kw_only=True)
 class TableRelease:
-    """What a policy says of tables of cells.
+    """What a policy states about tables of cells.
 
     Parameters
     ----------

@@ -303,7 +303,7 @@ def _checksum(released: Released, manifest: Document) -> Check:
 def _files(released: Released, manifest: Document) -> Iterator[Check]:
     listed = {str(file["name"]): file for file in manifest["output"]["files"]}
     there = released.files()
-    if released.folder is None:  # never by what the manifest says of itself
+    if released.folder is None:  # never by what the manifest states about itself
         where = str(manifest["output"].get("table") or "of the sink")
         yield unchecked("files", f"the rows are in the table {where}; `privpipe validate` judges them")
         return
@@ -455,7 +455,7 @@ def _unlinked(before: list[Document], previous: Document | None) -> Iterator[str
             yield f"what is reported of {entry['run_id']} was changed"
         link = str(entry["link"])
     if len({entry["run_id"] for entry in before}) != len(before):
-        yield "a release stands in it twice"
+        yield "a release is in it twice"
     last = before[-1] if before else None
     if last is not None and (
         previous is None or any(previous[name] != last[name] for name in ("run_id", "manifest_sha256"))
@@ -464,7 +464,7 @@ def _unlinked(before: list[Document], previous: Document | None) -> Iterator[str
 
 
 def sign_off_checks(manifest: Document, officer: OfficerPolicy | None) -> Iterator[Check]:
-    """Each check; only the officer's policy says which keys to trust."""
+    """Each check; only the officer's policy states which keys to trust."""
     yield from _officer(manifest, officer)
     block = manifest["sign_off"]
     if block is None:
@@ -489,7 +489,7 @@ def _officer(manifest: Document, officer: OfficerPolicy | None) -> Iterator[Chec
     if officer is None:
         if said is not None:
             yield unchecked(
-                "officer's policy", "give it (--officer-policy): it says what was required, and whose keys count"
+                "officer's policy", "give it (--officer-policy): it states what was required, and whose keys count"
             )
         return
     if said is None:
@@ -509,7 +509,7 @@ def _signatures(block: Document, digest: str, officer: OfficerPolicy | None) -> 
         else:
             yield holds(name, f"{each.decision}, {each.signed_at:%Y-%m-%d}, by the key {each.key.fingerprint}")
     if officer is None or officer.sign_off is None:
-        yield unchecked("sign-off", "whether these persons may sign says the officer's policy (--officer-policy)")
+        yield unchecked("sign-off", "the officer's policy decides whether these persons may sign (--officer-policy)")
         return
     checked = datetime.fromisoformat(block["checked_at"])
     if checked > datetime.now(UTC) + timedelta(minutes=5):

@@ -78,12 +78,12 @@ def prune(target: str, retention: RetentionSpec | None = None, records: Path | N
     Raises
     ------
     UsageError
-        Nothing says what to keep, or where the records are, or the chain of releases is broken.
+        Nothing shows what to keep, or where the records are, or the chain of releases is broken.
     """
     policy = Policy.load(target) if Path(target).is_file() else None
     retention = retention or (None if policy is None else policy.retention)
     if retention is None:
-        raise UsageError("nothing says what to keep: give a policy file with `retention:`, or --keep, or --days")
+        raise UsageError("nothing states what to keep: give a policy file with `retention:`, or --keep, or --days")
     with opened_release(target, records) as found:
         listed = _listed(target, found)
         if listed.problems:

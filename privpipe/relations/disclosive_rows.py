@@ -47,7 +47,7 @@ def without_disclosive_rows(
     Raises
     ------
     UsageError
-        No guarantee says that a row of the table is known.
+        No guarantee shows that a row of the table is known.
     UnsupportedError
         More go than are held.
     """
@@ -55,7 +55,7 @@ def without_disclosive_rows(
     asked = [each for each in guarantees if related.knowledge(each.knows)[at]]
     if not asked:
         raise UsageError(
-            f"suppress_rows: no joint guarantee says that a row of {name!r} is known; leave the stage out, or give "
+            f"suppress_rows: no joint guarantee requires that a row of {name!r} is known; leave the stage out, or give "
             f"{name!r} a place in `knows`"
         )
     census, left = related.census(), related

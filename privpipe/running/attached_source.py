@@ -309,7 +309,7 @@ class SourceDrift:
         return tuple(told)
 
     def to_dict(self) -> dict[str, Any]:
-        """What the private manifest says of the source: names and types, no value."""
+        """What the private manifest states about the source: names and types, no value."""
         compared = {"changes": {"since": self.run_id, **self.changes}} if self.before is not None else {}
         return {"schema": self.columns, **compared}
 
@@ -389,7 +389,7 @@ def attach(context: RunContext, source: Any, *, planned: bool = False, drift: So
 
 
 def _scanned(engine: Engine, source: Any, policy: Policy) -> Any:
-    """As `scanned`; an error about a declared column says where the policy declares it."""
+    """As `scanned`; an error about a declared column states where the policy declares it."""
     try:
         return scanned(engine, source)
     except DataError as error:

@@ -110,7 +110,7 @@ def labels_in_order(path: str, delimiter: str = ",") -> dict[str, list[str]]:
             rows = pyarrow.parquet.read_table(place)
         else:
             rows = pyarrow.csv.read_csv(place, parse_options=pyarrow.csv.ParseOptions(delimiter=delimiter))
-    except pa.ArrowException:  # the engine says what is wrong with it
+    except pa.ArrowException:  # the engine reports what is wrong with it
         return {}
     return {
         column: list(dict.fromkeys(str(each) for each in rows.column(column).to_pylist()))

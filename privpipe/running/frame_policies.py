@@ -1,4 +1,4 @@
-"""A policy made of the columns of a frame and what a call says of them."""
+"""A policy made of the columns of a frame and what a call states about them."""
 
 from __future__ import annotations
 

@@ -186,7 +186,7 @@ def _asked(context: RunContext, staged: Staged, table: Any, positions: Any) -> d
 
 
 def _noted(context: RunContext, staged: Staged, judged: Assessment) -> Assessment:
-    """The judgement with what the run says of itself."""
+    """The judgement with what the run states about itself."""
     policy = context.policy
     linked = linking_notes(policy, frozen=staged.plan.frozen)
     notes = (*seed_notes(policy), *judged.notes, *linked, *value_notes(policy), *staged.notes)

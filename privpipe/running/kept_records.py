@@ -271,7 +271,7 @@ def left_out_records(context: RunContext, staged: Staged) -> Any:
 
 @dataclass(frozen=True)
 class _Labelled:
-    """Rows with a column that says whether they are of the release; of these the ids alone are kept."""
+    """Rows with a column that shows whether they are of the release; of these the ids alone are kept."""
 
     schema: pa.Schema
     released: bool

@@ -110,7 +110,7 @@ def approvals(rule: SignOffRule, statement: str, documents: Iterable[Any], momen
     Raises
     ------
     SignOffMissing
-        Too few approve, or someone asks for changes or rejects; it says what became of each signature.
+        Too few approve, or someone asks for changes or rejects; it states what became of each signature.
     UsageError
         The cryptography library is missing.
     """

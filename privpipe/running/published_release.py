@@ -93,7 +93,7 @@ def verified_manifest(folder: Path, name: str) -> dict[str, Any]:
         wrong = f"its documents cannot be read ({type(error).__name__})"
         manifest = {}
     if wrong:
-        raise DataError(f"the release at {name!r} is not what its manifest says, so nothing of it is read: {wrong}")
+        raise DataError(f"the release at {name!r} is not what its manifest states, so nothing of it is read: {wrong}")
     return manifest
 
 

@@ -43,7 +43,7 @@ __all__ = ["Member", "StagedSet", "judged_alone", "judged_by_columns", "judged_t
 
 
 def related_of(context: RunContext) -> RelatedRelease:
-    """What the policy of a run says of related tables."""
+    """What the policy of a run states about related tables."""
     found = context.policy.related
     if found is None:
         raise TypeError("the policy is about one table")
@@ -230,7 +230,7 @@ class StagedSet:
         return hashlib.sha256(text.encode()).hexdigest()
 
     def whole(self) -> Staged:
-        """The root's table with what a run says of the whole set."""
+        """The root's table with what a run states about the whole set."""
         related, policy = related_of(self.context), self.context.policy
         root = self.members[related.tree.root].staged
         stages = [
@@ -339,7 +339,7 @@ def _notes_together(asked: RelatedRelease, related: RelatedTables) -> list[str]:
 
 
 def _judged_elsewhere(asked: RelatedRelease, tree: Tree, name: str) -> set[str]:
-    """What a table by itself says of columns that the joint guarantees look at, or that the set has its own note of."""
+    """What a table by itself states about columns that the joint guarantees look at, or that the set itself notes."""
     sensitive = [
         each.sensitive[1] for each in asked.guarantees if each.binds and each.sensitive and each.sensitive[0] == name
     ]

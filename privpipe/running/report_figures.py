@@ -310,7 +310,7 @@ def counted_ahead(context: RunContext, staged: Staged, *, reported: bool) -> Ite
             if reported:
                 count_original_classes(context, staged)
                 make_ready()
-        except PrivpipeError as error:  # the caller that needs the count makes it again, and says what is wrong
+        except PrivpipeError as error:  # the caller that needs the count makes it again, and reports what is wrong
             log.debug("counts ahead of their time failed: %s", type(error).__name__)
 
     with ThreadPoolExecutor(1, thread_name_prefix="privpipe-ahead") as pool:

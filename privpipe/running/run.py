@@ -357,7 +357,7 @@ class ReleaseRun:
         )
 
     def staged(self, frozen: Plan | None) -> tuple[Staged, Stamps]:
-        """The released table, with what the run says of the keys it was drawn by; and the stamps of the source."""
+        """The released table, with what the run states about the keys it was drawn by; and the stamps of the source."""
         engine, policy = self.context.engine, self.context.policy
         source = source_of(policy)
         self.context.progress("scan")

@@ -161,7 +161,7 @@ class OpenedEngine:
     ----------
     engine : str, Engine or DuckDB connection, optional
     data : path or frame
-        What says which engine is native, where none is asked for.
+        What states which engine is native, where none is asked for.
     policy : Policy
         Gives the engine of paths, and the options of each.
     holds : bool

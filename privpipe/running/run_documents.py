@@ -178,7 +178,7 @@ def chain_of(place: Target) -> Chain:
     except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError):
         raise SinkError(
             f"the manifest of the release published at {place.name!r} is damaged or was changed, so no release can "
-            "follow it; `privpipe verify` says what is wrong; move the release away to begin a new chain"
+            "follow it; `privpipe verify` shows what is wrong; move the release away to begin a new chain"
         ) from None
     previous = {"run_id": entry["run_id"], "manifest_sha256": entry["manifest_sha256"]}
     return Chain(previous, (*before, entry))
@@ -336,7 +336,7 @@ def run_documents(
     batch : str, optional
         Name of what is published, where the caller gives one: the manifest has it, and the chain of later ones.
     source : mapping
-        What the private manifest says of the source's columns.
+        What the private manifest states about the source's columns.
     """
     policy, seed = context.policy, context.seed
     rules = public_rules(policy, output["columns"])
@@ -418,7 +418,7 @@ INSECURE = (
 
 
 def require_publishable_seed(policy: Policy) -> None:
-    """A guessable seed publishes only where the policy says that it may.
+    """A guessable seed publishes only where the policy allows it.
 
     Raises
     ------

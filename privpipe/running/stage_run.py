@@ -433,7 +433,7 @@ class _Held:
         return cls(engine.count(table), stage.suppress_at_most or 0.0, context)
 
     def require_records(self, made: StagePlan) -> None:
-        """Refuse a plan that says of another number of records that they enter: the limit is a share of them."""
+        """Refuse a plan made for another number of records than enter: the limit is a share of them."""
         if made.detail.get("records", self.records) != self.records:
             raise UsageError(
                 f"{self.context.place}: the plan is of another number of records than the table has: make a new plan"

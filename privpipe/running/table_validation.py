@@ -357,7 +357,7 @@ def _as_read(policy: Policy, name: str, own: FinishedTable, *, rounded: bool, co
     if stage is None:
         if rounded:
             raise DataError(
-                f"table {name!r}: figures of {own.response!r} are rounded, and no `round_table` of the policy says "
+                f"table {name!r}: figures of {own.response!r} are rounded, and no `round_table` of the policy states "
                 "by which base"
             )
         return own

@@ -123,7 +123,7 @@ def read_as_source(data: Any, policy: Policy, **said: Any) -> Source:
 def finished_source(data: Any, policy: Policy, **said: Any) -> Source:
     """A table to be judged unchanged: the policy's own sink as it was written, all else as the policy's source is read.
 
-    The policy says how its own source is written (encoding, decimal sign, footer); any other table is plain UTF-8.
+    The policy declares how its own source is written (encoding, decimal sign, footer); any other table is plain UTF-8.
     Only sensitive columns, weights and households keep their declared type: quasi-identifiers may have become labels,
     and a column that no guarantee counts may be gone.
     """

@@ -391,7 +391,7 @@ def _in_database(data: Any, table: str, said: Mapping[str, Any]) -> Database:
     if not isinstance(data, str | PurePath):
         raise UsageError("validate: table names one of a database, and a frame was given")
     if said:
-        raise UsageError(f"validate: {' and '.join(said)} say how a file is written; a database says it itself")
+        raise UsageError(f"validate: {' and '.join(said)} say how a file is written; a database declares it itself")
     return Database(at=str(data), table=TableName.parse(table))
 
 

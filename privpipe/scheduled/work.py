@@ -87,7 +87,7 @@ def _inside(place: Path, folder: str) -> bool:
 
 
 def public_figures(assessment: Assessment, policy: Policy) -> dict[str, Any]:
-    """What the public edition of the verdict says of each guarantee; of a refused table no more than of a release."""
+    """What the public verdict states about each guarantee; of a refused table no more than of a release."""
     shown = assessment.public_dict(public_rules(policy, policy.released_roles.columns))
     return figures_of(shown, (*assessment.built_in, *assessment.verdicts))
 

@@ -310,7 +310,7 @@ class Lease:
             found = self.writes.read(self.path) if self.writes is not None else None
             if self.writes is None or (found is not None and self._is_ours(found)):
                 self.store.files.rm_file(self.path)
-        except Exception as problem:  # noqa: BLE001 the release is what it is; the next run says what to do
+        except Exception as problem:  # noqa: BLE001 the release is what it is; the next run reports what to do
             log.warning("%s could not be removed (%s)", self.path, type(problem).__name__)
 
     def _taken_over(self, writes: Conditional, found: Version) -> str:

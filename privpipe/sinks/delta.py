@@ -9,7 +9,7 @@
         pending-<run>                                  a run that moves its files in
         commit-<run>, commit-back-<run>                its commit, and the one that would take it back
 
-A commit says what the next version holds, so a reader of the log sees the old version or the new one. Earlier versions
+A commit shows what the next version holds, so a reader of the log sees the old version or the new one. Earlier versions
 can still be read by their number until VACUUM removes their files.
 """
 

@@ -341,7 +341,7 @@ def commits(path: Path) -> Iterator[Mapping[str, Any]]:
 
 
 def commit_info(content: bytes, name: str) -> Mapping[str, Any]:
-    """What a commit says of itself.
+    """What a commit states about itself.
 
     Parameters
     ----------

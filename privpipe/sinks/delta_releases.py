@@ -198,7 +198,7 @@ class DeltaReleases:
         return replace(back, fields=before.fields, added=self._removed(before))
 
     def committed(self, run_id: str) -> bool:
-        """Whether the log says that this run published, and nothing later that it was withdrawn."""
+        """Whether the log shows that this run published, and nothing later that it was withdrawn."""
         for commit in self.commits():
             if commit.get("privpipe.withdrawn") == run_id:
                 return False
@@ -269,7 +269,7 @@ def staged_files(run_id: str, staged: Path) -> Sequence[Added]:
 
 
 def _said(table: Snapshot) -> dict[str, str]:
-    """What the table says of the release before."""
+    """What the table states about the release before."""
     names = ("run_id", "verdict", "policy_hash", "batch")
     return {name: found for name in names if (found := table.configuration.get(f"privpipe.{name}")) is not None}
 

@@ -25,7 +25,7 @@ ATTEMPTS = 5
 
 
 def said_of(snapshot: Any) -> Mapping[str, str]:
-    """What a snapshot says of the release that made it."""
+    """What a snapshot states about the release that made it."""
     summary = snapshot.summary
     return {} if summary is None else summary.additional_properties
 

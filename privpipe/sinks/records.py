@@ -150,7 +150,7 @@ class PrivateRecords:
 
 
 def note_afterwards(record: str, line: str) -> None:
-    """Add a line to what the record of a run that published says of the time after; nothing without a record.
+    """Add a line to what the record of a run that published states about the time after; nothing without a record.
 
     Parameters
     ----------

@@ -96,7 +96,7 @@ class Target(Protocol):
         """What a verdict must say of releases here."""
 
     def described(self, run_id: str) -> Mapping[str, Any]:
-        """What the public manifest says of the place of this run's rows."""
+        """What the public manifest states about the place of this run's rows."""
 
     def require_free(self) -> None:
         """Refuse a place that could not be published to now, as far as looking shows."""
@@ -193,12 +193,12 @@ def escapes_formulas(policy: Policy) -> bool:
 
 
 def formula_notes(engine: Engine, policy: Policy, table: Any) -> tuple[str, ...]:
-    """What the verdict says of such cells and names of columns in a CSV release; nothing where there are none.
+    """What the verdict states about such cells and names of columns in a CSV release; nothing where there are none.
 
     Raises
     ------
     DataError
-        There are some, and the sink says `formula_cells: refuse`.
+        There are some, and the sink has `formula_cells: refuse`.
     """
     sink = policy.sink
     if sink is None or sink.format != "csv":
@@ -209,7 +209,7 @@ def formula_notes(engine: Engine, policy: Policy, table: Any) -> tuple[str, ...]
     listed = ", ".join(found)
     if sink.formula_cells == "refuse":
         raise DataError(
-            f"{listed} {WHAT}, and the sink says `formula_cells: refuse`; change the labels, or write `escape`"
+            f"{listed} {WHAT}, and the sink has `formula_cells: refuse`; change the labels, or write `escape`"
         )
     if sink.formula_cells == "escape":
         return (f"{listed} {WHAT}: they are written behind an apostrophe",)

@@ -85,8 +85,8 @@ class StageEstimator(TransformerMixin, BaseEstimator):
         out = self.fitted_stage_.transform(frame)
         if y is not None and len(out) != len(frame):
             raise UsageError(
-                f"{type(self).__name__}: {len(frame) - len(out):,} of {len(frame):,} rows would go and leave y beside "
-                "other rows; run the stage over X and y together, before the pipeline"
+                f"{type(self).__name__}: {len(frame) - len(out):,} of {len(frame):,} rows would go and leave y next "
+                "to other rows; run the stage over X and y together, before the pipeline"
             )
         return self._returned(out, X)
 

@@ -85,7 +85,7 @@ class AskedParams(Params, MLReadable[Any], MLWritable):
                 )
             given[known[name]] = value
         for name, value in given.items():
-            # None says nothing where it is the default, and something where that is another.
+            # None states nothing where it is the default, and something where that is another.
             if value is not None or self.defaults.get(name) is not None:
                 self.set(self.getParam(name), value)
         return self

@@ -299,7 +299,7 @@ def transform(
     if isinstance(plan, Plan):
         for name in given:
             if name not in ("engine", "progress"):
-                raise UsageError(f"{name}= is for stages that learn; the plan says it itself")
+                raise UsageError(f"{name}= is for stages that learn; the plan states it itself")
         return transform_by_plan(data, plan, policy=policy, losses=losses, **given)  # type: ignore[arg-type]
     stages = named_entries(plan, "transform")
     if not stages or not all(isinstance(each, Transformer) for each in stages):

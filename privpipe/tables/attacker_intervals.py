@@ -80,7 +80,7 @@ def _ends(family: Family, asked: TableAudit) -> Ends:
         return {}
     try:
         found = intervals(problem, time_limit=SECONDS)
-    except DataError:  # not proved in time: the verdict says what was
+    except DataError:  # not proved in time: the verdict shows what was
         return {}
     low, high = found.closest
     place = np.full(len(problem.low), -1)

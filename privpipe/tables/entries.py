@@ -1,4 +1,4 @@
-"""Tables of one release, and the base classes of what a policy says of them: stages, and guarantees on cells."""
+"""Tables of one release, and the base classes of what a policy states about them: stages, and guarantees on cells."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def require_sums(table: str, figures: FinishedTable) -> None:
     Raises
     ------
     DataError
-        It says how many, and of the first ones where and by how much: all of these figures are published.
+        It shows how many, and of the first ones where and by how much: all of these figures are published.
     """
     if figures.low is not None:
         return
@@ -118,7 +118,7 @@ def _described(figures: FinishedTable, row: int, rest: int) -> str:
 
 
 def absent_note(table: str, cells: Cells) -> str | None:
-    """What a verdict says of combinations of labels without a row."""
+    """What a verdict states about combinations of labels without a row."""
     absent = prod(cells.shape) - len(cells)
     return (
         f"table {table!r}: {absent:,} combinations of labels have no row and were taken for 0, as readers take them"

@@ -72,7 +72,7 @@ def _empty(guarantee: MinimumFrequency, counts: FinishedTable) -> Bools:
     wrong = int((known & ~counts.blank & (counts.values > 0)).sum())
     if wrong:
         raise DataError(
-            f"minimum_frequency: {wrong:,} cells that `structural` says are always empty have counts; correct the "
+            f"minimum_frequency: {wrong:,} cells that `structural` declares always empty have counts; correct the "
             "patterns or the data"
         )
     return np.asarray(~counts.blank & (counts.values == 0) & ~known, dtype=np.bool_)

@@ -44,7 +44,7 @@ Bools = NDArray[np.bool_]
 SUPPRESSED = ("c", "suppressed", "primary", "secondary")
 """Texts of a status that say that a figure is blank."""
 MARK = re.compile(r"<\s*([1-9]\d{0,8})")
-"""Text of a status that says that a blank figure is below a number."""
+"""Text of a status that shows that a blank figure is below a number."""
 CHANGED = ("rounded", "perturbed", "noisy")
 MARKS = ("", "c", "s", "x", "*", ":", "..", "...", "suppressed")
 """Texts in the place of a figure that say no more than null does, in lower case."""
@@ -68,7 +68,7 @@ class FinishedTable:
     blank : ndarray of bool, shape (cells,)
     decimals : int
     left : int
-        Figures that are still there although their status says that they are suppressed.
+        Figures that are still there although their status shows that they are suppressed.
     low, high : ndarray of int64, shape (cells,), optional
         What readers conclude from each figure that is not blank; left out: the figure itself.
     marks : ndarray of int64, shape (cells,), optional
@@ -113,7 +113,7 @@ def finished_table(
     only : mapping of str to str, optional
         Restriction of the population, which is part of what each cell counts.
     status : str, optional
-        The column that says what each figure is; default: ``<response>_status``, else ``status``, where there is one.
+        The column that states what each figure is; default: ``<response>_status``, else ``status``, where there is one.
     cells : Cells, optional
         Those of the table, where they are read already.
 
@@ -138,7 +138,7 @@ def finished_table(
 
 
 def require_exact(table: pa.Table, response: str) -> None:
-    """Refuse figures of which a status says that they are not as they were counted.
+    """Refuse figures of which a status shows that they are not as they were counted.
 
     Raises
     ------

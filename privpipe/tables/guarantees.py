@@ -47,7 +47,7 @@ NO_CELL = "no published cell has a contributor, so there is nothing to judge."
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class PrimaryRule(CellGuarantee):
-    """A guarantee that says of each cell alone whether it may be published.
+    """A guarantee that decides for each cell alone whether it may be published.
 
     Subclasses give `rule` and say of which measures it speaks.
     """

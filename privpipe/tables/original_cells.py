@@ -105,9 +105,7 @@ def _counts(original: pa.Table, names: tuple[str, ...], rows: Ints | None) -> In
     name = next((each for each in names if each in original.schema.names), None)
     if name is None:
         wanted = " or ".join(map(repr, dict.fromkeys((names[-1], names[0]))))
-        raise DataError(
-            f"the original says nothing of contributors; give it a column {wanted}, as `Table.private()` has"
-        )
+        raise DataError(f"the original has no contributors; give it a column {wanted}, as `Table.private()` has")
     values, blank, decimals = figures_of(original.column(name), name)
     values, blank = (values, blank) if rows is None else (values[rows], blank[rows])
     if blank.any():
@@ -172,7 +170,7 @@ def _columns_of(key: str, shown: FinishedTable | None, original: pa.Table) -> li
     names = [f"{key}:total", *([] if shown is None else [shown.response])]
     name = next((each for each in names if each in original.schema.names), None)
     if name is None:
-        raise DataError(f"the original says nothing of the sums of {key!r}; give it a column {names[-1]!r}")
+        raise DataError(f"the original has no sums of {key!r}; give it a column {names[-1]!r}")
     return [name, *(f"{key}:largest_{rank}" for rank in range(1, kept_contributions(original, key) + 1))]
 
 

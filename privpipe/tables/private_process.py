@@ -75,7 +75,7 @@ class DifferentialPrivacy(CellGuarantee):
             outcome="fail" if broken else "pass",
             threshold=self.demanded(),
             failing_classes=len(broken),
-            reason=f"{'; '.join(broken) or f'{len(noisy):,} tables have the noise that their record says'}.",
+            reason=f"{'; '.join(broken) or f'{len(noisy):,} tables have the noise that their record states'}.",
             compared=compared,
         )
 

@@ -378,7 +378,7 @@ class _Part:
         Returns
         -------
         bool
-            Whether the solver says that it goes so far.
+            Whether the solver claims that it goes so far.
         """
         found = self.witnesses
         block = found.system.matrix if len(columns) == found.system.size else found.system.matrix[:, columns]

@@ -117,8 +117,8 @@ class SuppressTable(TableStage):
     def run(self, tables: TableSet) -> TableSet:
         if not any(guarantee.primary for guarantee in tables.guarantees):
             raise UsageError(
-                "suppress_table: no guarantee says which cells are unsafe; add minimum_frequency, p_percent or another "
-                "rule on cells"
+                "suppress_table: no guarantee decides which cells are unsafe; add minimum_frequency, p_percent or "
+                "another rule on cells"
             )
         chosen = tuple(tables.chosen(self.tables))
         self._require_known_labels(tables, chosen)

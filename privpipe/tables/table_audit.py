@@ -30,7 +30,7 @@ from privpipe.tables.union_families import TooManyClasses, seen_together
 
 __all__ = ["TableAudit", "audit_problem", "audited", "group_levels", "rules_of"]
 
-NO_RULE = "no guarantee says which cells are unsafe, so nothing was audited; add minimum_frequency or p_percent."
+NO_RULE = "no guarantee decides which cells are unsafe, so nothing was audited; add minimum_frequency or p_percent."
 KINDS_OF = ("singles", "holdings")
 CLOSELY = "can be computed, or are too closely bounded, by a contributor"
 KINDS = {
@@ -77,7 +77,7 @@ class TableAudit(UnionGuarantee):
     prior: Annotated[
         float | None, Gt(0), Stricter("smaller"), Doc("percent to which readers know each figure beforehand")
     ] = None
-    whole: Annotated[bool, Doc("false: counts are taken for real numbers, and the verdict says so")] = True
+    whole: Annotated[bool, Doc("false: counts are taken for real numbers, and the verdict states it")] = True
     insiders: Annotated[
         Literal["auto", "none", "singles", "holdings"] | dict[str, Literal["exact", "levels"]],
         Doc(

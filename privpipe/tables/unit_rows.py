@@ -108,7 +108,7 @@ def _rounded(x: Floats, factor: float) -> tuple[NDArray[np.int64], NDArray[np.bo
     rest = product - floor
     up = (rest > 0.5) | ((rest == 0.5) & ((error > 0) | ((error == 0) & (np.mod(floor, 2) == 1))))
     small = floor.astype(np.int64) + up
-    # Of integers the error alone says what is nearer; at a half the even neighbour is taken.
+    # Of integers the error alone shows what is nearer; at a half the even neighbour is taken.
     step = np.rint(error).astype(np.int64)
     whole = product.astype(np.int64)
     half = (np.abs(error) - np.floor(np.abs(error)) == 0.5) & (np.mod(whole + step, 2) == 1)

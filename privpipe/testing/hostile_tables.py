@@ -322,7 +322,7 @@ HOSTILE_TABLES: Mapping[str, HostileTable] = {
         ),
         HostileTable(
             name="partly_suppressed",
-            why="records of which nothing is left are no class; marks beside any other value are values",
+            why="records of which nothing is left are no class; marks next to any other value are values",
             rows={
                 "age": ["30", "*", "*", "30", "*", "*", "40", "*", "*", "*", "*"],
                 "zip": ["a", "*", "a", "a", "*", "a", "*", "*", "*", "*", "*"],

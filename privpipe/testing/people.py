@@ -37,7 +37,7 @@ GUARANTEES = ({"k_anonymity": {"k": 2}}, {"distinct_l_diversity": {"column": "il
 
 @dataclass(frozen=True, kw_only=True)
 class People:
-    """A table and what a policy says of its columns.
+    """A table and what a policy states about its columns.
 
     An entry whose examples name other columns brings its own by a class method ``example_table()``, which returns a
     mapping of these fields.

@@ -144,7 +144,7 @@ class StagePlan:
     parameters : mapping
         As given in the policy, defaults included.
     detail : mapping
-        The stage's own plan: levels, cut trees, windows, deviations. Private: `public` says what others may see.
+        The stage's own plan: levels, cut trees, windows, deviations. Private: `public` shows what others may see.
     seed_key : bytes
         What keys the hashes in `detail`, while a run applies the plan; never part of its JSON.
     """
@@ -155,7 +155,7 @@ class StagePlan:
     seed_key: bytes = field(default=b"", repr=False, compare=False)
 
     def public(self) -> StagePlan:
-        """The plan without what follows from the source alone: its transformer says what stays of the detail."""
+        """The plan without what follows from the source alone: its transformer shows what stays of the detail."""
         from privpipe.transforms import CATALOGUE
 
         if self.name not in CATALOGUE:  # a plan of a third party's stage
@@ -169,7 +169,7 @@ class StagePlan:
 class Transformer(StageFace, Entry):
     """Something that changes a table.
 
-    `taxon` is the kind of method, for catalogue and report. `columns_rule` says how a policy names the columns:
+    `taxon` is the kind of method, for catalogue and report. `columns_rule` states how a policy names the columns:
     ``required``; ``optional`` (left out: the stage's own default); ``none`` (the stage takes no columns).
     `serves` lists the ways of counting that a stage that suppresses or searches has in addition to records in classes
     of its own table: ``persons``, ``population``, ``wildcard`` (classes in which a null is a separate value, for what
@@ -320,7 +320,7 @@ class Transformer(StageFace, Entry):
     def public_detail(cls, detail: Mapping[str, Any]) -> dict[str, Any]:
         """What everyone may read of a plan's detail: functions of the policy and of released cells, else nothing.
 
-        The safe answer, and that of a stage which says nothing, is nothing.
+        The safe answer, and that of a stage which declares nothing, is nothing.
         """
         return {}
 
@@ -413,7 +413,7 @@ def keyed_digest(key: bytes, digest: str) -> str:
 
 
 NO_GOAL = "a search needs a guarantee over classes to work for (in Python guarantees=[KAnonymity(k=5)])"
-"""What a stage that searches says where nothing has to hold."""
+"""What a stage that searches reports where nothing has to hold."""
 
 
 def checked_columns(owner: str, columns: object) -> tuple[str, ...]:

@@ -103,7 +103,7 @@ def refuse_nulls(column: str, nulls: int, context: StageContext) -> None:
     """
     if nulls:
         raise DataError(
-            f"{context.place}: column {column!r} has {nulls:,} missing values and the stage says `nulls: refuse`"
+            f"{context.place}: column {column!r} has {nulls:,} missing values and the stage has `nulls: refuse`"
         )
 
 

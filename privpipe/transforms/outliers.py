@@ -120,7 +120,7 @@ class Region:
     def of(cls, points: Floats, quantile: float) -> Self:
         """From a sample, shape (n, s), NaN where there is no value, in any order, with 2 (s + 1) complete records.
 
-        A column whose scale is 0 has no distance: there the region is none, and `scale` says which.
+        A column whose scale is 0 has no distance: there the region is none, and `scale` shows which.
         """
         from privpipe.kernels.noise.minimum_covariance import chi_square_quantile, minimum_covariance
 

@@ -25,7 +25,7 @@ UNITS = {"household_id": "households", "person_id": "persons"}
 
 
 class Keyed(Protocol):
-    """What of a stage's context says who lives together."""
+    """What of a stage's context shows who lives together."""
 
     @property
     def household(self) -> str | None:
@@ -125,7 +125,7 @@ def together_of(same_within: SameWithin | None, context: Keyed) -> Together | No
     if column not in context.schema.names:
         raise DataError(
             f"{context.place}: {same_within} column {column!r} is not in the table that enters the stage, so "
-            "nobody can draw together"
+            "no records can draw together"
         )
     return Together(column)
 

@@ -161,7 +161,7 @@ def test_names_that_mean_something_elsewhere_are_columns() -> None:
         (DistinctLDiversity(column="age", l=2), {"quasi_identifiers": KEYS}, UsageError, "'age' is given as"),
         ([], {"quasi_identifiers": KEYS}, UsageError, "give a policy, a model or measure"),
         (["k"], {"quasi_identifiers": KEYS}, UsageError, "unknown privacy model, .* 'k'"),
-        ({"columns": {}}, {"quasi_identifiers": KEYS}, UsageError, "the policy says it itself"),
+        ({"columns": {}}, {"quasi_identifiers": KEYS}, UsageError, "the policy states it itself"),
     ],
 )
 def test_a_wrong_call_is_told(entries: Any, options: dict[str, Any], kind: type[Exception], said: str) -> None:

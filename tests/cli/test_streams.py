@@ -122,7 +122,7 @@ def test_what_cannot_be_shown_of_a_release_does_not_unpublish_it(
     monkeypatch.setattr(importlib.import_module("privpipe.cli.release"), "show_assessment", show)
     done = run("release", place / "release.yaml")
     assert (done.exit_code, (place / TARGET).exists()) == (0, True)
-    assert "warning: the release is published; not all that is said about it could be written" in done.stderr
+    assert "warning: the release is published; not all of its messages could be written" in done.stderr
     assert "PUBLISHED: " in done.stderr
     assert "nothing was published" not in done.stderr
     assert "canary" not in done.stderr

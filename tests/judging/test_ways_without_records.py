@@ -130,7 +130,7 @@ def test_a_missing_value_is_refused_where_it_is_asked_and_nowhere_else(
     if not missing:
         assert assess(engine, table, **given).verdicts[0].observed == 4
         return
-    with pytest.raises(DataError, match=rf"column '{column}' has {missing} missing values and the policy says"):
+    with pytest.raises(DataError, match=rf"column '{column}' has {missing} missing values and the policy has"):
         assess(engine, table, **given)
 
 

@@ -151,7 +151,7 @@ def test_rows_go_from_a_table_behind_another(engine: Engine) -> None:
 
 
 def test_rows_that_nobody_knows_are_no_reason(engine: Engine) -> None:
-    with pytest.raises(UsageError, match="no joint guarantee says that a row of 'visits' is known"):
+    with pytest.raises(UsageError, match="no joint guarantee requires that a row of 'visits' is known"):
         suppressed(engine, RARE, SuppressRows(table="visits", at_most=1.0), JointKAnonymity(k=2, knows={"visits": 0}))
     with pytest.raises(UsageError, match="is not a table that leads to 'patients'"):
         suppressed(engine, RARE, SuppressRows(table="vists", at_most=1.0), JointKAnonymity(k=2))

@@ -64,7 +64,7 @@ def test_a_set_is_published_to_a_store_through_its_pointer(store: ObjectStore, f
     whole = files.cat_file(parts["visits"])
     for damaged in (whole[:-1], files.cat_file(parts["patients"])):
         files.pipe_file(parts["visits"], damaged)
-        with pytest.raises(DataError, match="not what its manifest says"):
+        with pytest.raises(DataError, match="not what its manifest states"):
             pp.read_release(url, table="patients")
 
 

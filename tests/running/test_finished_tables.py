@@ -92,7 +92,7 @@ WRONG = {
         table(count_status="perturbed"),
         "perturbed and noisy figures are judged where they are made",
     ),
-    "rounded figures of unknown base": (table(count_status="rounded"), "no `round_table` of the policy says"),
+    "rounded figures of unknown base": (table(count_status="rounded"), "no `round_table` of the policy states"),
     "a column that nothing judges": (table(share=0.5), "columns 'share' are neither dimensions nor responses"),
     "no rows": (table().iloc[:0], "has no label but that of the total|no rows|no label"),
     "a figure beyond 64 bits": (table([], count=[2**62] * 12), "beyond 64 bits"),
@@ -447,7 +447,7 @@ def test_the_private_table_of_a_release_is_an_original() -> None:
 BAD_ORIGINALS = {
     "blank figures": (table(), "the original has 4 blank figures"),
     "a missing cell": (table([]).drop(index=4), "does not hold 1 cells"),
-    "no contributors": (table([]).rename(columns={"count": "n"}), "says nothing of contributors"),
+    "no contributors": (table([]).rename(columns={"count": "n"}), "the original has no contributors"),
     "other figures": (table([], count=[each + (at in (0, 1, 3, 4)) for at, each in enumerate(TRUE)]), "not those of"),
 }
 

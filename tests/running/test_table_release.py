@@ -309,7 +309,7 @@ def test_two_tables_whose_difference_is_one_person_are_refused(document: Callabl
     }
     visits = document(transform=[{"aggregate": {"tables": tables}}], guarantees=[{"table_audit": {}}])
     rule = {"minimum_frequency": {"at_least": 1}}
-    with pytest.raises(Refused, match="no guarantee says which cells are unsafe"):
+    with pytest.raises(Refused, match="no guarantee decides which cells are unsafe"):
         pp.release(visits)
     visits["guarantees"] = [rule, {"table_audit": {}}]
     pp.release(visits)

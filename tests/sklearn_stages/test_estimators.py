@@ -99,7 +99,7 @@ def test_it_stands_in_a_column_transformer_and_a_search() -> None:
 
 def test_rows_that_would_go_are_not_lost_beside_labels() -> None:
     frame = table()
-    with pytest.raises(UsageError, match="leave y beside other rows"):
+    with pytest.raises(UsageError, match="leave y next to other rows"):
         stages.Sample(fraction=0.5, seed=SEED).fit_transform(frame, np.ones(len(frame)))
     assert len(stages.Sample(fraction=0.5, seed=SEED).fit_transform(frame)) < len(frame)
 

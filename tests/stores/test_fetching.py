@@ -50,13 +50,13 @@ def test_a_file_that_was_changed_is_refused(store: ObjectStore, document: dict[s
     whole = files.cat_file(part)
     for damage in (lambda: files.pipe_file(part, whole[:-1]), lambda: files.rm_file(part)):
         damage()
-        with pytest.raises(DataError, match="not what its manifest says"):
+        with pytest.raises(DataError, match="not what its manifest states"):
             pp.read_release(SINK)
-        with pytest.raises(DataError, match="not what its manifest says"):
+        with pytest.raises(DataError, match="not what its manifest states"):
             pp.fetch(SINK, tmp_path / "copy")
         files.pipe_file(part, whole)
     files.pipe_file(f"{home}/part-00001.parquet", whole)
-    with pytest.raises(DataError, match="not what its manifest says"):
+    with pytest.raises(DataError, match="not what its manifest states"):
         pp.read_release(SINK)
     files.rm_file(f"{home}/part-00001.parquet")
     manifest = json.loads((tmp_path / "copy" / "_privpipe" / "manifest.json").read_text())

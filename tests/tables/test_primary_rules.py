@@ -226,7 +226,7 @@ def test_zeros() -> None:
     assert rule.unsafe(figures).tolist() == [False, False, False, False]
     unsafe = MinimumFrequency(at_least=3, zeros="unsafe", structural=[{"cell": "c0003"}])
     assert unsafe.unsafe(figures).tolist() == [True, False, False, False]
-    with pytest.raises(DataError, match="1 cells that `structural` says"):
+    with pytest.raises(DataError, match="1 cells that `structural` declares"):
         MinimumFrequency(at_least=3, zeros="unsafe", structural=[{"cell": "c0002"}]).unsafe(figures)
     assert PPercent(at_least=1).unsafe(figures).tolist() == [False, True, False, False]
     assert PPercent(at_least=1, zero_sums="safe").unsafe(figures).tolist() == [False, False, False, False]

@@ -17,7 +17,7 @@ __all__ = ["Catalogue", "Listed"]
 
 @dataclass(frozen=True, kw_only=True)
 class Listed:
-    """What a catalogue says of one of its names.
+    """What a catalogue states about one of its names.
 
     Parameters
     ----------

@@ -233,7 +233,7 @@ class Engine(Primitives):
 
         `order`: "keyed", that of the ids or, without them, of all values; "any", for who keeps the rows, not for a
         release: a frame of this engine's own is then lazy; "places", likewise, where every record lies where it lay
-        in `like`, so that what `like` says of places still holds.
+        in `like`, so that what `like` states about places still holds.
         """
 
 

@@ -153,7 +153,7 @@ def dictionary_values(dictionary: Histogram, kind: pa.DataType, column: str) -> 
 
 
 def not_covered(column: str, values: int) -> DataError:
-    """What every engine says when the data holds values that a base distribution gives no share."""
+    """What every engine reports when the data holds values that a base distribution gives no share."""
     return DataError(
         f"base does not cover the released values: column {column!r} holds {values:,} distinct "
         f"value{'s' if values != 1 else ''} that the base distribution lacks"

@@ -214,7 +214,7 @@ def current_client() -> Any:
         return None
     try:
         client = module.default_client()
-    except ValueError:  # what distributed says where there is none
+    except ValueError:  # what distributed raises where there is none
         return None
     if client.asynchronous:
         raise UsageError(

@@ -145,7 +145,7 @@ def _of_frame(column: pa.ChunkedArray, wanted: pa.Field, place: str) -> pa.Array
 def _partition(part: Any, number: int, names: Sequence[str]) -> pa.Table:
     place = f"partition {number}"
     if not hasattr(part, "columns"):
-        raise DataError(f"{place}: a {type(part).__name__}, and no data frame as the frame's meta says")
+        raise DataError(f"{place}: a {type(part).__name__}, and no data frame as the frame's meta declares")
     try:
         found: pa.Table = arrow_of(part)
     except DataError as error:
@@ -438,5 +438,5 @@ def _width(kind: pa.DataType) -> int:
     """Bytes of a cell in memory, text guessed."""
     try:
         return max(1, int(kind.bit_width) // 8)
-    except ValueError:  # what Arrow says of types without a fixed width
+    except ValueError:  # what Arrow raises for types without a fixed width
         return TEXT_BYTES

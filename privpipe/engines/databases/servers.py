@@ -214,7 +214,7 @@ def _problem(source: Database, error: Exception) -> PrivpipeError:
     if kind in ("InterfaceError",) or (kind == "OperationalError" and not state) or state.startswith(UNREACHED):
         return EngineError(
             source.located(
-                f"{name} cannot be reached or refuses ({kind}); check that it runs and what the environment says"
+                f"{name} cannot be reached or refuses ({kind}); check that it runs and what the environment declares"
             )
         )
     return DataError(source.located(f"{name} cannot compute the rows ({kind}{', ' + state if state else ''})"))

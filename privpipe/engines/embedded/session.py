@@ -97,7 +97,7 @@ UNITS = {"bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "Pi
 DAMAGED = re.compile(
     "Failed to read file|in Parquet file|[Dd]ecompress|Out of buffer|TProtocol|[Cc]orrupted|what type: "
 )
-"""What DuckDB says of Parquet files; its texts quote values and are never passed on."""
+"""What DuckDB states about Parquet files; its texts quote values and are never passed on."""
 FILE = re.compile(r"""(?:file|pattern) (["'])(/.+?)\1""")
 OTHER_TYPES = re.compile("failed to cast column|schema mismatch")
 UNPATTERNED = re.compile(r"\[([*?[])\]")

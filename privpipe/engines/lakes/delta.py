@@ -127,7 +127,7 @@ class DeltaPiece:
     def _require_rows(self, rows: int) -> None:
         last = -1 if self.deleted is None or not len(self.deleted) else int(self.deleted.max())
         if (self.records is not None and rows != self.records) or last >= rows:
-            raise DataError(f"{Path(self.path).name}: holds {rows:,} rows and the table's log says otherwise")
+            raise DataError(f"{Path(self.path).name}: holds {rows:,} rows and the table's log states another number")
 
     def _stored(self) -> pa.Schema:
         """The columns of the file, under the names that they have there."""

@@ -22,7 +22,7 @@ class LakePiece(Protocol):
 
 @dataclass(frozen=True)
 class LakeTable:
-    """What a reader of the format says of a table.
+    """What a reader of the format states about a table.
 
     Parameters
     ----------

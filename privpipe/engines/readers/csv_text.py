@@ -28,7 +28,7 @@ def not_of_encoding(place: str, encoding: str) -> DataError:
     """The message about bytes that are not text of their encoding."""
     name = {"utf-8": "UTF-8", "windows-1252": "Windows-1252", "latin-1": "Latin-1"}.get(encoding, encoding.upper())
     return DataError(
-        f"{place}: not {name} text; `encoding:` of the source says how it is written, and `privpipe doctor FILE` "
+        f"{place}: not {name} text; `encoding:` of the source states how it is written, and `privpipe doctor FILE` "
         "guesses it"
     )
 

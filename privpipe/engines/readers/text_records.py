@@ -128,7 +128,7 @@ def _refuse_malformed(found: CsvStructure, name: str) -> None:
     if found.astray:
         raise DataError(
             f"{name}: {found.astray:,} quoted field{'s have' if found.astray != 1 else ' has'} text behind "
-            "the closing quote; a quote inside a quoted field is written twice, unless `escape:` of the source says "
+            "the closing quote; a quote inside a quoted field is written twice, unless `escape:` of the source states "
             "otherwise"
         )
     if found.marks:

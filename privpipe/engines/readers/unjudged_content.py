@@ -43,7 +43,7 @@ FORMATS: Final = {"parquet": "Parquet", "arrow": "Arrow", "orc": "ORC", "avro": 
 SPARK_ROW: Final = "org.apache.spark.sql.parquet.row.metadata"
 SPARK: Final = frozenset({"org.apache.spark.version", "org.apache.spark.timeZone", "org.apache.spark.legacyDateTime"})
 LONGEST_WORD = 40
-"""Characters of what a writer says of itself, as a version or a time zone."""
+"""Characters of what a writer states about itself, as a version or a time zone."""
 OF_FIELDS: Final = ("PARQUET:field_id", "ARROW:extension:name", "ARROW:extension:metadata")
 EXTENSIONS: Final = ("arrow.", "pandas.")
 PANDAS: Final = frozenset(
@@ -315,7 +315,7 @@ def unjudged_files(source: Source) -> dict[str, int]:
 
 
 def unjudged_note(found: Mapping[str, int]) -> str:
-    """What a verdict says of them.
+    """What a verdict states about them.
 
     Examples
     --------

@@ -47,7 +47,7 @@ LIES_THERE = frozenset(
 
 
 def is_packed(path: str) -> bool:
-    """Whether a file's ending says that it is packed.
+    """Whether a file's ending shows that it is packed.
 
     Examples
     --------
@@ -134,7 +134,7 @@ class Unpacking(io.RawIOBase):
     ----------
     path : str
     most : int
-        Bytes it may unpack to. What a file's own header says of its size is never believed.
+        Bytes it may unpack to. What a file's own header states about its size is never believed.
     packing : str, optional
         How it is packed; default: by its ending.
     """

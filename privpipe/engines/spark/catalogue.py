@@ -141,7 +141,7 @@ class SparkCatalogue(Catalogue):
         return folder if place.scheme == "file" and folder.is_dir() and os.access(folder, os.W_OK) else None
 
     def _described(self, name: TableName) -> tuple[tuple[str, ...], dict[str, str]]:
-        """Its columns, and below an empty line what the catalogue says of it."""
+        """Its columns, and below an empty line what the catalogue states about it."""
         described = self.session.sql(f"DESCRIBE EXTENDED {name.sql}").collect()
         rows = [(str(row["col_name"]), str(row["data_type"])) for row in described]
         keys = [key for key, _ in rows]

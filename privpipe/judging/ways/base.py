@@ -24,7 +24,7 @@ class WayOfJudging:
     Subclasses name the `way` of which entries say that it is theirs, and give `verdicts`, unless its entries are judged
     by the counts of classes that all of them share. One that `counts_persons`
     serves `person_id`; one that `serves_wildcard` means the same whether blanks match anything or nothing. One that
-    `takes_keys` reads the quasi-identifiers of an expectation; `no_expectation` says why a batch cannot be judged
+    `takes_keys` reads the quasi-identifiers of an expectation; `no_expectation` states why a batch cannot be judged
     in this way, or nothing. `measures` is the block whose figure must not depend on how rows are dealt out, if any.
     """
 
@@ -85,7 +85,7 @@ def of_kind(entries: Mapping[int, Guarantee], kind: type[E]) -> dict[int, E]:
     Raises
     ------
     TypeError
-        One says that it is judged in this way and lacks what that takes.
+        One declares that it is judged in this way and lacks what that takes.
     """
     found: dict[int, E] = {}
     for at, entry in entries.items():

@@ -92,7 +92,7 @@ def _by_tables(entry: HistoryMeasure, context: JudgingContext) -> Verdict:
 def _unsuppressed(engine: Engine, table: Any, judged_table: JudgedTable) -> Any:
     """An earlier release without its suppressed records, by all the columns it has.
 
-    It is read without declared types: where this release has no text, missing there says nothing.
+    It is read without declared types: where this release has no text, missing there shows nothing.
     """
     names, now = tuple(table.schema.names), judged_table.table.schema
     texts = NothingLeft(tuple(name for name in names if name in now.names), judged_table.by.mark).texts(now)

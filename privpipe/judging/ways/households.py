@@ -59,7 +59,7 @@ def _composed(context: JudgingContext, keys: tuple[str, ...]) -> Table:
     for name, missing in engine.facts(left, FactsRequest(nulls=needed)).nulls.items():
         if missing:
             raise DataError(
-                f"column {name!r} has {missing:,} missing values, and it says who lives together: fill it in, or "
+                f"column {name!r} has {missing:,} missing values, and it shows who lives together: fill it in, or "
                 "leave those records out"
             )
     chosen = engine.select(left, list(dict.fromkeys((*needed, *keys))))

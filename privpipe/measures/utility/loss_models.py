@@ -227,7 +227,7 @@ def scale_of(values: Floats) -> tuple[float, float]:
 
 
 def filled(values: Floats, mean: float, sd: float, gaps: bool) -> Floats:
-    """Standardised numbers, missing ones at the mean; with `gaps` a column that says which."""
+    """Standardised numbers, missing ones at the mean; with `gaps` a column that shows which."""
     missing = np.isnan(values)
     filled = np.where(missing, 0.0, (values - mean) / sd)
     return np.column_stack([filled, missing.astype(np.float64)]) if gaps else filled[:, None]

@@ -38,7 +38,7 @@ Text = str | None
 
 
 class NotRecoded(PrivpipeError):
-    """The given tables do not show the release to be a full-domain recoding; the message says why."""
+    """The given tables do not show the release to be a full-domain recoding; the message shows why."""
 
 
 @dataclass(frozen=True)

@@ -184,11 +184,11 @@ class TCloseness(ClassModel):
         if self.hierarchy is not None:
             if self.distance != "hierarchical":
                 raise UsageError(
-                    f"TCloseness: hierarchy says nothing to distance {self.distance}; write distance: hierarchical"
+                    f"TCloseness: hierarchy has no effect on distance {self.distance}; write distance: hierarchical"
                 )
             HierarchySpec.from_mapping(self.hierarchy, ".", column=self.column)
         if self.order is not None and self.distance != "ordered":
-            raise UsageError(f"TCloseness: order says nothing to distance {self.distance}; write distance: ordered")
+            raise UsageError(f"TCloseness: order has no effect on distance {self.distance}; write distance: ordered")
         object.__setattr__(self, "order", as_order("TCloseness", self.order))
         object.__setattr__(self, "base", as_base("TCloseness", self.base))
 

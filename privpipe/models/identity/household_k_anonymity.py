@@ -36,7 +36,7 @@ class HouseholdKAnonymity(HouseholdRule):
     The composition is the multiset of the members' quasi-identifiers; with `person_id` a member is the multiset of a
     person's records. Suppressed records are members no more. A record without a household is an error.
     `suppress_records` removes the households that fail. k-anonymity over households follows from none of this, nor
-    this from it: a class of five households says nothing of who else lives in them.
+    this from it: a class of five households shows nothing about who else lives in them.
 
     Examples
     --------
@@ -51,7 +51,7 @@ class HouseholdKAnonymity(HouseholdRule):
     threshold_field = "k"
     protects_nobody_at = 1
     observes = int
-    source = "Samarati, IEEE TKDE 13(6), 2001, with a household in place of a record"
+    source = "Samarati, IEEE TKDE 13(6), 2001, with a household instead of a record"
     threat = "An intruder who knows every member of a family finds the only family like it."
     formula = "min over compositions of the number of households that have it >= k"
     choose = (

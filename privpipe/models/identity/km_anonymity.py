@@ -114,7 +114,7 @@ class KmAnonymity(ClassModel):
     def _check_items(self) -> None:
         if self.items is None:
             if self.separator is not None:
-                raise UsageError("KmAnonymity: separator says nothing without items, the column it stands in")
+                raise UsageError("KmAnonymity: separator has no effect without items, the column it is in")
             return
         if self.columns is not None or self.quasi_identifiers is not None:
             raise UsageError("KmAnonymity: give items or columns, not both: an attacker knows the one or the other")

@@ -33,7 +33,7 @@ class NoIdentifiers(ColumnRule):
     Notes
     -----
     What a `pseudonymise` stage of the policy releases is no longer an identifier. A guarantee over
-    quasi-identifiers says nothing of a row that carries a name.
+    quasi-identifiers shows nothing about a row that carries a name.
 
     Examples
     --------

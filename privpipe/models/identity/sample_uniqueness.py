@@ -48,7 +48,7 @@ class SampleUniqueness(SizeModel):
     formula = "c_1 / n <= at_most, c_1 the number of classes of one record"
     choose = (
         "0 is 2-anonymity; a small share, such as 0.01, tolerates few uniques where a sample is small against its "
-        "population. It says nothing of classes of two."
+        "population. It does not protect classes of two."
     )
 
     at_most: Annotated[

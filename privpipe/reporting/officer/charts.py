@@ -116,7 +116,7 @@ def scatter(title: str, axes: tuple[str, str], marks: Sequence[Mark], legend: Se
 
 
 def _svg(title: str, told: str, parts: Sequence[Markup]) -> Markup:
-    """One image with a title and a description that says what it draws."""
+    """One image with a title and a description that shows what it draws."""
     return Markup(
         '<svg class="chart" viewBox="0 0 {w} {h}" role="img" aria-label="{title}. {told}" focusable="false">'
         "<title>{title}</title><desc>{told}</desc>{body}</svg>"

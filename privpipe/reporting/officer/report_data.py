@@ -47,7 +47,7 @@ class ColumnRow:
         Which of these shares rest on too few records to be shown.
     measured_by, alarm : str
     reason : str
-        What the policy says of its role; never public.
+        What the policy states about its role; never public.
     """
 
     name: str

@@ -25,7 +25,7 @@ CHANCES = ("prosecutor", "journalist", "marketer")
 
 @dataclass(frozen=True)
 class Wording:
-    """What a page says of one report in one language.
+    """What a page states about one report in one language.
 
     Parameters
     ----------
@@ -277,7 +277,7 @@ class Wording:
         return self.messages.text("space.bound", bound=self.figure(space["bound"]))
 
     def searched(self, each: Mapping[str, Any]) -> str:
-        """What a stage that tried no vectors of levels says of its search."""
+        """What a stage that tried no vectors of levels states about its search."""
         known = {name: self.figure(each[name]) for name in ("checked", "programs", "classes", "loss", "bound", "above")}
         said = self.messages.text(
             f"search.{each['kind']}",
@@ -347,7 +347,7 @@ class Wording:
         return [noted(sentence, self.messages, self.numbers) for sentence in sentences]
 
     def entries(self) -> list[dict[str, str]]:
-        """What `explain` says of the entries of this run; in another language than English against what they guard."""
+        """What `explain` states about this run's entries; in another language than English against what they guard."""
         names = dict.fromkeys(row.name for row in (*self.data.guarantees, *self.data.measures))
         found = []
         for name in names:

@@ -85,7 +85,7 @@ NAMES: Final = """
 
 @dataclass(frozen=True)
 class Found:
-    """What the catalogue says of a table.
+    """What the catalogue states about a table.
 
     Parameters
     ----------

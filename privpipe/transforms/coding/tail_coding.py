@@ -41,7 +41,7 @@ __all__ = ["BottomCode", "TailCode", "TopCode"]
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class TailCode(RowTransformer):
-    """Base of `TopCode` and `BottomCode`; `upper` says which end."""
+    """Base of `TopCode` and `BottomCode`; `upper` states which end."""
 
     taxon = "non-perturbative"
     upper: ClassVar[bool] = True

@@ -182,7 +182,7 @@ class Clusters:
         return self
 
     def detail(self) -> dict[str, Any]:
-        """What a plan says of them."""
+        """What a plan states about them."""
         return {"method": "search", "steps": self.steps, "tree": self.tree.packed()}
 
 

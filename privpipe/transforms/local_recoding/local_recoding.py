@@ -123,7 +123,7 @@ class _Rounds:
         self.least = max([1, *(model.least_size() for model in models)])
 
     def detail(self) -> dict[str, Any]:
-        """What a plan says of the rounds."""
+        """What a plan states about the rounds."""
         return {"method": "rounds", "rounds": rounds_detail(self.encoded.columns, self.made)}
 
     def unlimited(self) -> _Rounds:
@@ -284,7 +284,7 @@ class LocalRecoding(LocalRecodingStage):
         combinations of values, a few groups at a time, and labels each group by its lowest common ancestors; it loses
         less, takes longer and serves lattices of any size. `rounds` searches for the best vector again and again; it
         also serves guarantees over some quasi-identifiers alone or over all classes together, and the sweep's lattices
-        of more than 200,000 vectors: for these the others take it by themselves. The plan says which one was taken.
+        of more than 200,000 vectors: for these the others take it by themselves. The plan shows which one was taken.
     share : float, optional
         What a vector must keep, in [0, 1]: under `sweep` of all records (default 0; 0.01 gives short plans), under
         `rounds` of what it got, above 0 (default 0.05); a round that does not is tried again with suppression dearer.

@@ -288,7 +288,7 @@ class Planned(Protocol):
     checked: int
 
     def detail(self) -> dict[str, Any]:
-        """What a plan says of it."""
+        """What a plan states about it."""
 
 
 class Merged:
@@ -303,7 +303,7 @@ class Merged:
         self.checked = way.checked
 
     def detail(self) -> dict[str, Any]:
-        """What a plan says of it: enough to merge the same rest again."""
+        """What a plan states about it: enough to merge the same rest again."""
         return {**self.way.detail(), "merging": {"records": self.records, "allowed": self.allowed}}
 
 

@@ -90,7 +90,7 @@ class Sweep:
         return found
 
     def detail(self) -> dict[str, Any]:
-        """What a plan says of the vectors."""
+        """What a plan states about the vectors."""
         return {"method": "sweep", "rounds": rounds_detail(self.encoded.columns, self.made)}
 
     @property

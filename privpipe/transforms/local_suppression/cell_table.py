@@ -277,7 +277,7 @@ def _least_alone(stage: SuppressCellsStage, sized: Sequence[ClassModel]) -> floa
 def _require_policy(context: StageContext) -> None:
     if context.nulls == "refuse":
         raise UsageError(
-            f"{context.place}: a blank is a missing value, and the policy says `nulls: refuse`; "
+            f"{context.place}: a blank is a missing value, and the policy has `nulls: refuse`; "
             "write own_value or wildcard"
         )
     if context.person is not None:

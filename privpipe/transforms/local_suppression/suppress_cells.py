@@ -125,7 +125,7 @@ class SuppressCells(SuppressCellsStage):
 
     A blank is a missing value. Under the policy's `nulls: wildcard` it matches anything, on either side; otherwise
     it is a separate value, and the records of each class agree in their blanks too, which is stricter: what holds
-    so holds under wildcards as well. The plan says how many records fail under each reading.
+    so holds under wildcards as well. The plan shows how many records fail under each reading.
 
     Parameters
     ----------

@@ -202,7 +202,7 @@ class Pass:
         if len(held) and group.varying(part.stratum):
             self._require_enough(len(held))
             inside = rows if len(held) == len(rows) else rows.take(held)
-            # The order in which an engine hands over the records of a block says nothing.
+            # The order in which an engine hands over the records of a block shows nothing.
             ids = rows.record_ids[held]
             order = np.arange(len(held)) if self.rules.by_position else self.stream.arrange(ids)
             if not (self.rules.gower and last):

@@ -180,7 +180,7 @@ def grow(problem: CutProblem, least: int) -> tuple[CutTree, Ints]:
     from privpipe.kernels.mondrian.tree import grown
 
     tables = cut_tables(problem.columns, problem.cut, problem.by_loss, problem.persons, problem.beside)
-    # Half of the records says nothing of how many persons they are.
+    # Half of the records shows nothing about how many persons they are.
     sizes_alone = not (problem.persons and len(problem.keys))
     if sizes_alone and all(isinstance(model, KAnonymity) for model in problem.models):
         workers = min(8, os.cpu_count() or 1)

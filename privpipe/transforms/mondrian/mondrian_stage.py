@@ -79,7 +79,7 @@ def _require_columns(names: Sequence[str], context: StageContext) -> None:
 Mode = Literal["strict", "relaxed"]
 Score = Literal["width", "loss"]
 CARRIED = ("approach", "columns", "fixed", "recoded", "tree", "dictionaries", "hierarchies", "data_dependent")
-"""What a plan says that holds for another table too."""
+"""What a plan shows that holds for another table too."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -38,7 +38,7 @@ class NullPatterns:
     Parameters
     ----------
     codes : tuple of int
-        ``stratum << columns | bits``, ascending; bit j says that column j is missing. A record without any value is
+        ``stratum << columns | bits``, ascending; bit j shows that column j is missing. A record without any value is
         in no group.
     records : tuple of int
         Of each group.

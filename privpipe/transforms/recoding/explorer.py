@@ -240,7 +240,7 @@ class Found:
     solutions : tuple of Solution
         Every feasible node that was checked, best first.
     notes : mapping
-        What else the plan says of how the search went.
+        What else the plan states about how the search went.
     """
 
     node: CheckedNode
@@ -317,7 +317,7 @@ class Limits:
 
     @classmethod
     def of(cls, budget: SearchBudget, table: EncodedTable, passes: int = 1) -> Limits:
-        """What a policy allows; where it says nothing, by the size of the table, which is the same on every machine.
+        """What a policy allows; where it declares nothing, by the size of the table, so alike on every machine.
 
         Parameters
         ----------

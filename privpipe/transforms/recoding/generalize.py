@@ -86,7 +86,7 @@ def approach_of(name: str, stage: str, place: str) -> Approach:
     Raises
     ------
     UnsupportedError
-        No stage serves it, or another one does: the message says which.
+        No stage serves it, or another one does: the message shows which.
 
     Examples
     --------
@@ -230,7 +230,7 @@ def plan(engine: Any, table: Any, stage: GeneralizeStage, context: StageContext)
     Raises
     ------
     NoSolutionError
-        No vector of levels meets the guarantees within the budget, or the given one does not; says what would do.
+        No vector of levels meets the guarantees within the budget, or the given one does not; shows what would do.
     """
     if stage.approach == "AG_CS":
         return _with_cells(engine, table, stage, context)

@@ -61,7 +61,7 @@ ApproachName = Literal["AG_TS", "AG_AS", "AG_CS", "AG_", "CG_TS", "CG_AS", "CG_C
 MOST_NODES = 100_000
 """Vectors that a search checks at the most, where its policy does not say."""
 CARRIED = ("levels", "recoded", "level_names", "hierarchies", "builders", "data_dependent")
-"""What a plan says of levels, and not of the table it was made for."""
+"""What a plan states about levels, and not of the table it was made for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -304,7 +304,7 @@ class GeneralizeStage(RecodingStage):
 def levels_detail(
     stage: GeneralizeStage, hierarchies: Mapping[str, Hierarchy], levels: Mapping[str, int], context: StageContext
 ) -> dict[str, Any]:
-    """What a plan says of its levels and the hierarchies they are of."""
+    """What a plan states about its levels and the hierarchies they are of."""
     return {
         "levels": dict(levels),
         "recoded": [name for name, own in hierarchies.items() if is_recoded(own, levels[name]) or stage.mark],

@@ -71,7 +71,7 @@ def definition_digest(spec: HierarchySpec, hierarchy: Hierarchy, kind: str | Non
     if hierarchy.data_dependent and not _by_longest(spec):
         return hierarchy.digest()
     options = {name: value for name, value in spec.to_dict().items() if name not in BUILDERS}
-    # Intervals of plans made before labels had a choice read `[20, 25[`: their definition says nothing of labels.
+    # Intervals of plans made before labels had a choice read `[20, 25[`: their definition shows nothing about labels.
     said = ["labels by type"] if _labels_by_type(spec) else []
     said += ["nulls stay missing"] if spec.options.null_label is None else []
     text = json.dumps([declared(spec, kind), options, kind, *said], sort_keys=True)
@@ -81,7 +81,7 @@ def definition_digest(spec: HierarchySpec, hierarchy: Hierarchy, kind: str | Non
 def learnt_lengths(
     specs: Mapping[str, HierarchySpec], hierarchies: Mapping[str, Hierarchy]
 ) -> dict[str, dict[str, int]]:
-    """What a plan says of the length that texts are redacted to, by column, where it is that of the longest value.
+    """What a plan states about the length that texts are redacted to, by column, where it is that of the longest value.
 
     Nothing where no hierarchy is of that kind.
     """
@@ -172,7 +172,7 @@ class Labelled:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class RecodingStage(Transformer):
-    """A stage that releases columns as labels; `recoded` in the detail of its plan says which."""
+    """A stage that releases columns as labels; `recoded` in the detail of its plan shows which."""
 
     taxon = "non-perturbative"
 

@@ -241,7 +241,7 @@ class CheckedNode:
         return one.classes.spread(one.failing)
 
     def forced(self, columns: Sequence[str] | None = None) -> Forced | None:
-        """What the first round says of all specializations; None where it says nothing.
+        """What the first round states about all specializations; None where it shows nothing.
 
         Parameters
         ----------

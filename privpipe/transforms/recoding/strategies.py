@@ -335,7 +335,7 @@ class Outcome:
     near: list[tuple[tuple[int, ...], Solution | None]] = field(default_factory=list)
 
     def describe(self, stage: GeneralizeStage, columns: Sequence[str]) -> dict[str, Any]:
-        """What the plan says of the search, as plain JSON."""
+        """What the plan states about the search, as plain JSON."""
         found = self.found
         if found is None:
             return {}

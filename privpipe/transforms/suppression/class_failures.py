@@ -91,7 +91,7 @@ def require_sample(sets: JudgedSets, rows: Combinations, classes: Mapping[Keys, 
             raise DataError(
                 f"not a sample of this population: {int(short.sum()):,} of {int((counted.sizes > 0).sum()):,} classes "
                 f"hold more records than the population does ({int(counted.sizes[short].sum()):,} records); every "
-                "record must be of somebody in the population, generalized alike"
+                "record must be of a person in the population, generalized alike"
             )
 
 

@@ -99,7 +99,7 @@ class HideResults(Transformer):
                 raise DataError(f"{context.place}: no column {name!r}{did_you_mean(name, context.schema.names)}")
         if context.nulls == "refuse" and (named := set(blanked) & set(context.roles.quasi_identifiers)):
             raise UsageError(
-                f"{context.place}: cells of {min(named)!r} would become missing, and the policy says `nulls: refuse`; "
+                f"{context.place}: cells of {min(named)!r} would become missing, and the policy has `nulls: refuse`; "
                 "write own_value or wildcard"
             )
         distinct = engine.distinct(table, list(read))

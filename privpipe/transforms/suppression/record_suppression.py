@@ -184,7 +184,7 @@ def suppress_failing(
     UnsupportedError
         The policy asks for another one.
     NoSolutionError
-        More records would have to go than the budget allows; the message says how many.
+        More records would have to go than the budget allows; the message shows how many.
     """
     before = engine.count(table) if entering is None else entering
     sets = judged_sets(context, serves=serves)

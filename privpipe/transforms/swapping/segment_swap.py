@@ -172,7 +172,7 @@ class SegmentPermutation:
 
 
 class Swapping(Protocol):
-    """What a stage says of the swap: its columns, the shares of its tails, its window, and pi between the tails."""
+    """What a stage states about the swap: its columns, the shares of its tails, its window, pi between the tails."""
 
     @property
     def columns(self) -> tuple[str, ...]: ...

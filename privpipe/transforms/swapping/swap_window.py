@@ -279,7 +279,7 @@ class ChosenWindow:
         return self.width * n // max(self.of, 1)
 
     def expected(self) -> dict[str, float | None]:
-        """What the plan says of it."""
+        """What the plan states about it."""
         return {"expected_correlation": self.correlation, "expected_mean_change": self.mean_change}
 
     def too_narrow(self, n: int, column: str, stage: Keeping, place: str) -> DataError:
@@ -293,7 +293,7 @@ class ChosenWindow:
 
 
 class Keeping(Protocol):
-    """What a stage says of the window to choose."""
+    """What a stage states about the window to choose."""
 
     @property
     def columns(self) -> tuple[str, ...]: ...

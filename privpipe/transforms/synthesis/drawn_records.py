@@ -62,7 +62,7 @@ class SynthesisRule:
             object.__setattr__(self, side, {name: tuple(values) for name, values in given.items()})
         both = sorted(set(self.when) & set(self.then))
         if both:
-            raise UsageError(f"Synthesize: rules: {', '.join(map(repr, both))} stands in both `when` and `then`")
+            raise UsageError(f"Synthesize: rules: {', '.join(map(repr, both))} is in both `when` and `then`")
 
 
 def rule_codes(rule: SynthesisRule, books: Mapping[str, Codebook], place: str) -> dict[str, Any]:
@@ -428,7 +428,7 @@ def _values(u: Floats, missing: Bools, marginal: Mapping[str, Any], column: Any)
 
 
 def _in_order(parts: Mapping[str, list[Any]], orders: list[NDArray[np.intp]], schema: Any) -> dict[str, Any]:
-    """Columns made part by part, in the order of the records; `orders` says which these were."""
+    """Columns made part by part, in the order of the records; `orders` shows which these were."""
     import pyarrow as pa
 
     if not orders:

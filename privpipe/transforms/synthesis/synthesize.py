@@ -303,7 +303,7 @@ class Synthesize(Transformer):
         if left:
             raise UsageError(
                 f"{context.place}: method: marginals draws all columns; {', '.join(map(repr, left))} would be released "
-                "beside them without protection: leave `columns` out, or drop them"
+                "next to them without protection: leave `columns` out, or drop them"
             )
         require_present(columns, context)
         privacy = (float(self.epsilon or 0), float(self.delta or 0), self.unit, self.most_records)
@@ -413,9 +413,9 @@ class Synthesize(Transformer):
         staying = {*context.schema.names} - {*drawn, *self.by, *context.roles.unreleased}
         told = plan.detail
         if tuple(told["columns"]) != drawn or ("strata" in told) != bool(staying):
-            raise UsageError(f"{context.place}: the plan draws other columns than the policy says: make a new plan")
+            raise UsageError(f"{context.place}: the plan draws other columns than the policy names: make a new plan")
         if tuple(told.get("given", ())) != self.given:
-            raise UsageError(f"{context.place}: the plan is given other columns than the policy says: make a new plan")
+            raise UsageError(f"{context.place}: the plan is given other columns than the policy names: make a new plan")
         require_counts(told, context)
 
     def _drawn(self, context: StageContext) -> tuple[str, ...]:

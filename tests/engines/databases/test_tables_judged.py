@@ -51,7 +51,7 @@ def test_a_table_is_validated_in_python(files: Path, engine: Engine) -> None:
 @pytest.mark.parametrize(
     ("given", "match"),
     [
-        ({"data": "a.duckdb", "table": "a", "format": "csv"}, "a database says it itself"),
+        ({"data": "a.duckdb", "table": "a", "format": "csv"}, "a database declares it itself"),
         ({"data": pa.table({"age": [1]}), "table": "a"}, "a frame was given"),
         ({"data": "postgresql://me:pw@h/d", "table": "a"}, "holds a password"),
         ({"data": "a.duckdb", "table": "a; b"}, "is not the name of a table"),

@@ -215,7 +215,7 @@ def test_too_many_combinations_are_refused_before_they_are_hashed(embedded: Engi
         ({"items": "basket", "columns": ("a",)}, "not both"),
         ({"items": "basket", "quasi_identifiers": ()}, "not both"),
         ({"items": "basket", "separator": ""}, "at least one character"),
-        ({"separator": ";"}, "says nothing without items"),
+        ({"separator": ";"}, "has no effect without items"),
     ],
 )
 def test_ranges(parameters: dict[str, object], text: str) -> None:

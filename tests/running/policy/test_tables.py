@@ -43,7 +43,7 @@ def test_each_source_may_be_a_table() -> None:
         ({"table": "a b"}, "source.table: 'a b' is not the name of a table; write `table`, `db.table`"),
         ({"table": "x; DROP TABLE y"}, "source.table: 'x; DROP TABLE y' is not the name of a table"),
         ({"table": "x", "path": "a.csv"}, "source.table: is given in addition to `path:`"),
-        ({"table": "x", "format": "csv"}, "source.format: is for files; a table says its own columns and types"),
+        ({"table": "x", "format": "csv"}, "source.format: is for files; a table declares its own columns and types"),
         ({"table": "x", "delimiter": ";"}, "source.delimiter: is for files"),
         ({"table": 7}, "source.table: must be text, not the number 7"),
         ({"tabel": "x"}, "source.tabel: unknown key; did you mean 'table'?"),

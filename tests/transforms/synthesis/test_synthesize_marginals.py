@@ -201,7 +201,7 @@ def test_a_domain_is_known_without_the_data(run: Any) -> None:
         run(private(), {**people(50), "town": ["x"] * 50})
     with pytest.raises(UsageError, match="'sex' is text and needs levels"):
         run(private(domains={**DOMAINS, "sex": {"low": 0, "high": 1}}), people(50))
-    with pytest.raises(UsageError, match="'age' would be released beside"):
+    with pytest.raises(UsageError, match="'age' would be released next to"):
         run(private(columns=["sex", "ill"]), people(50))
 
 

@@ -42,7 +42,7 @@ class CorrectAttribution(JoinedClassMeasure):
     -----
     No records are paired, so that synthetic releases are judged too. The original is recoded by the hierarchies where
     the release was; missing values equal one another. Exact counts, no limit. A key that determines the secret by
-    nature fills ``disco``: `exclude_majority` takes it out where it is the commonest value, and says how many records.
+    nature fills ``disco``: `exclude_majority` takes it out where it is the commonest value, and shows how many records.
     Names differ between papers: the verdict says the fraction. `matched_share` and those after it are shares of all
     records compared, `mean_of_matched` and `disco_of_matched` of those with a row of their key; `disco_homogeneous`
     counts keys of one secret in both tables; `cap_original` and `cap_released` are of each table within itself.

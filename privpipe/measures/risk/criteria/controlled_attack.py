@@ -204,7 +204,7 @@ MOST_SEARCHED = 100_000
 class Targets:
     """Places of the attacked originals and others, and what is to be said of how they were chosen.
 
-    `everyone` says that each original is attacked, so that the success is exact.
+    `everyone` states that each original is attacked, so that the success is exact.
     """
 
     original: Ints

@@ -60,7 +60,7 @@ class SinglingOutAttack(ControlledAttack):
     A number gives `>=` above the release's median, else `<=`; what is missing `is null`; all else equality, and a label
     asks who lies under it. Duplicates stay: who has a twin is not isolated. By chance alone a predicate isolates up to
     0.37 of the time, so lower thresholds need the excess. Of a larger holdout samples of the original's size are
-    worked out exactly; a smaller one under-states the control, and the verdict says so.
+    worked out exactly; a smaller one under-states the control, and the verdict states it.
 
     Examples
     --------

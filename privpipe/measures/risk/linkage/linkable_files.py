@@ -91,7 +91,7 @@ def linkable(
 
     Notes
     -----
-    Euclidean: a missing number stands at the mean, and one more dimension says that it is missing: 1 away from any
+    Euclidean: a missing number stands at the mean, and one more dimension shows that it is missing: 1 away from any
     number, and at distance 0 of another missing one. Gower: 1 and 0 alike. A generalised label is at distance 0 of the
     values it covers (by the column's declared hierarchy, or as a range or set), and at distance 1 of the others; one
     that nothing explains, where records are paired, is at distance 0 of all.
@@ -133,7 +133,7 @@ def standardised(
 ) -> tuple[Floats, Floats]:
     """Numbers of both sides by the mean and deviation of each, without those that do not vary.
 
-    A missing number stands at the mean; where there are any, one more column says which.
+    A missing number stands at the mean; where there are any, one more column shows which.
     """
     sides: tuple[list[Floats], list[Floats]] = ([], [])
     for name, pair in numbers.items():

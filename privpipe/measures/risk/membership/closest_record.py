@@ -196,7 +196,7 @@ class ClosestRecord(TableMeasure):
         if self.figure == "closer":
             return f"{short(observed['closer'])} of released rows are nearer to an original than to another, {limit}"
         return (
-            f"{short(observed['copies_original'])} of released rows are copies of an original beside "
+            f"{short(observed['copies_original'])} of released rows are copies of an original compared with "
             f"{short(observed['copies_holdout'])} of others, {limit} of the excess"
         )
 

@@ -70,7 +70,7 @@ class MembershipAttack(TableMeasure):
     its upper limit by the Dvoretzky-Kiefer-Wolfowitz inequality for both samples, since others are a sample always.
     No records are paired, so that synthetic releases are judged too. `delta_presence` covers generalized ones exactly.
     The density is by Gower's distance always. Attacks with models of the generator need the generator: they are not
-    made, and a pass says nothing of them.
+    made, and a pass shows nothing about them.
 
     Examples
     --------

@@ -138,7 +138,7 @@ class ReplicatedUniques(JoinedClassMeasure):
 
 @dataclass(frozen=True)
 class Replicating:
-    """The reduction: counts over blocks whose one column of cells says of which table a record is."""
+    """The reduction: counts over blocks whose one column of cells shows which table a record is of."""
 
     def measure(self, block: ClassBlock, facts: Facts) -> ReplicateCounts:
         [cells] = block.cells.values()
