@@ -51,6 +51,7 @@ __all__ = [
     "filled_in",
     "of_tables",
     "read_entries",
+    "section_hint",
     "unjudged_whole",
 ]
 
@@ -173,9 +174,7 @@ def _class_of(report: Report, name: str, place: Place, section: str, catalogues:
                 other = "a policy with `tables:`" if not catalogues.sets else "the table, under `tables:`"
                 report.wrong(place, f"is a {room.kind}, about {what}; it belongs in {other}")
                 return None
-            stages = any(room is each for each in catalogues.of("transform"))
-            where = "`transform:`" if stages else "`guarantees:` or `measures:`"
-            report.wrong(place, f"is a {room.kind} and stands under {where}, not under `{section}:`")
+            report.wrong(place, f"is a {room.kind}, and belongs under {_sections(room, catalogues)}, not `{section}:`")
             return None
     known = [name for room in rooms for name in room]
     *first, last = (room.kind for room in rooms)
@@ -183,6 +182,19 @@ def _class_of(report: Report, name: str, place: Place, section: str, catalogues:
     near = did_you_mean(name, known) or f"; known: {', '.join(known)}"
     report.wrong(place, f"unknown {kinds}{near}")
     return None
+
+
+def section_hint(name: str, catalogues: Catalogues) -> str:
+    """Where the entry of a name belongs that is a key of the policy itself; empty for what is not an entry."""
+    for room in catalogues.every():
+        if name in room:
+            return f"; it is a {room.kind}: add it to the list under {_sections(room, catalogues)}"
+    return ""
+
+
+def _sections(room: Catalogue, catalogues: Catalogues) -> str:
+    stages = (*catalogues.of("transform"), catalogues.set_stages)
+    return "`transform:`" if any(room is each for each in stages) else "`guarantees:` or `measures:`"
 
 
 def _taken(report: Report, room: Catalogue, name: str, place: Place) -> type[Entry] | None:

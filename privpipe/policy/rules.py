@@ -30,6 +30,7 @@ from privpipe.policy.entries import (
     filled_in,
     of_tables,
     read_entries,
+    section_hint,
 )
 from privpipe.policy.grammar import COLUMN, TOP, VERSION
 from privpipe.policy.officer import HeldJob, read_officer, require_tighter
@@ -489,7 +490,7 @@ def _read_member(document: Any, report: Report, base_dir: Path, catalogues: Cata
 def _read_whole(
     document: Any, report: Report, base_dir: Path, catalogues: Catalogues, *, alone: bool = True
 ) -> dict[str, Any]:
-    found = read_keys(report, document, (), TOP)
+    found = read_keys(report, document, (), TOP, lambda name: section_hint(name, catalogues))
     if found.get("version", VERSION) != VERSION:
         report.wrong(("version",), f"is {found['version']}; this privpipe reads version {VERSION}")
     document = read_others(report, document, found)

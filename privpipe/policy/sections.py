@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -240,10 +240,12 @@ OF_CSV = ("delimiter", "header", "columns", "null_values", *FORM_KEYS)
 OF_EXCEL = ("header", "columns", "null_values", "skip_rows", "footer", "trim")
 
 
-def read_keys(report: Report, value: Any, place: Place, keys: Mapping[str, Key]) -> dict[str, Any]:
+def read_keys(
+    report: Report, value: Any, place: Place, keys: Mapping[str, Key], hint: Callable[[str], str] = lambda name: ""
+) -> dict[str, Any]:
     """The keys of one section that are as they should be; everything else is noted.
 
-    A key whose value is null counts as left out.
+    A key whose value is null counts as left out. `hint` gives where an unknown key belongs, if it knows.
     """
     if not isinstance(value, Mapping):
         report.wrong(place, f"must be a mapping{_example(keys)}, not {_kind(value)}")
@@ -254,7 +256,7 @@ def read_keys(report: Report, value: Any, place: Place, keys: Mapping[str, Key])
         if name not in keys:
             near = did_you_mean(name, keys)
             meant.update(key for key in keys if repr(key) in near)
-            report.wrong((*place, name), f"unknown key{near or '; known here: ' + ', '.join(keys)}")
+            report.wrong((*place, name), f"unknown key{hint(str(name)) or near or '; known here: ' + ', '.join(keys)}")
         elif item is not None and (wrong := _mismatch(item, keys[name])):
             report.wrong((*place, name), wrong)
         elif item is not None:

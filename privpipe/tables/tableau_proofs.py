@@ -33,8 +33,8 @@ LARGEST_AFTER_REGIONS = 1_200
 """Columns of a component whose tableau is made whole for what its regions left."""
 LITTLE = 0.95
 """Share of requirements left by one size from which a larger one, which takes longer, is not worth its time."""
-BATCH = 20_000
-"""Columns of groups that are looked at before the time is."""
+BATCH = 2_000_000
+"""Squares of the columns of components, which grow as their time does, that are looked at before the time is."""
 SEEDS = 8
 """Regions of a batch: what one finds saves others."""
 
@@ -118,7 +118,7 @@ class TableauProofs:
         size = 0
         for group in zip(columns, asked, strict=True) if len(requests) else ():
             batch.append(group)
-            size += len(group[0])
+            size += len(group[0]) ** 2
             if size > BATCH:
                 yield batch
                 batch, size = [], 0

@@ -131,7 +131,7 @@ def count_classes(model: Guarantee, table: HostileTable, mark: str, persons: Seq
 
 MOST_GROUPED = 64
 _grouped: dict[Any, tuple[HostileTable, Classes]] = {}
-"""The last tables that were grouped, with the table itself, whose `id` is no other's as long as it is here."""
+"""The last tables that were grouped, each with the table itself, so that its `id` is not given to another one."""
 
 
 def _classes(

@@ -50,7 +50,7 @@ def _policy(**more: Any) -> pp.Policy:
 
 
 def _no_section(value: Any) -> Any:
-    """A value that is no section of a policy: errors quote the keys of a mapping, as it is policy text."""
+    """A value that is not a section of a policy: errors quote the keys of a mapping, which are policy text."""
     return [value] if isinstance(value, dict) else value
 
 
