@@ -478,18 +478,14 @@ def read_mapping(
 def _read(document: Any, report: Report, base_dir: Path, catalogues: Catalogues | None) -> dict[str, Any]:
     catalogues = catalogues or Catalogues.shipped()
     if is_related(document):
-        return read_related(document, report, base_dir, catalogues, _read_member)
+        return read_related(document, report, base_dir, catalogues, partial(_read_whole, alone=False))
     return _read_whole(document, report, base_dir, catalogues)
-
-
-def _read_member(document: Any, report: Report, base_dir: Path, catalogues: Catalogues) -> dict[str, Any]:
-    """The fields of a policy about one of several related tables, which others judge too."""
-    return _read_whole(document, report, base_dir, catalogues, alone=False)
 
 
 def _read_whole(
     document: Any, report: Report, base_dir: Path, catalogues: Catalogues, *, alone: bool = True
 ) -> dict[str, Any]:
+    """The fields of a policy about one table; several related tables judge it together with others (not `alone`)."""
     found = read_keys(report, document, (), TOP, lambda name: section_hint(name, catalogues))
     if found.get("version", VERSION) != VERSION:
         report.wrong(("version",), f"is {found['version']}; this privpipe reads version {VERSION}")

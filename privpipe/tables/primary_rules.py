@@ -145,8 +145,8 @@ class MinimumFrequency(Rule):
             known = pattern_mask(figures.cells, self.structural, "minimum_frequency: structural")
             if bool((figures.contributors[known] > 0).any()):
                 raise DataError(
-                    f"minimum_frequency: {int((figures.contributors[known] > 0).sum())} cells that `structural` says "
-                    "are always empty have records; correct the patterns or the data"
+                    f"minimum_frequency: {int((figures.contributors[known] > 0).sum())} cells that `structural` "
+                    "declares always empty have records; correct the patterns or the data"
                 )
             found |= (figures.contributors == 0) & ~known
         return found

@@ -51,7 +51,7 @@ def test_each_source_may_be_of_a_database(section: str) -> None:
         ({"query": "SELECT 1"}, "source.query: is for a database: write `database:`"),
         ({"query": "SELECT 1", "path": "a.csv"}, "source.query: is for a database"),
         ({"database": "a.db", "table": "x", "path": "a.csv"}, "source.database: is given in addition to `path:`"),
-        ({"database": "a.db", "table": "x", "delimiter": ";"}, "source.delimiter: is for files; a database says"),
+        ({"database": "a.db", "table": "x", "delimiter": ";"}, "source.delimiter: is for files; a database declares"),
         ({"database": "a.db", "table": "x; y"}, "source.table: 'x; y' is not the name of a table"),
         ({"database": {"env": ""}, "table": "x"}, "source.database: env names an environment variable"),
         ({"database": {"url": SECRET}, "table": "x"}, "source.database: must be a text, or {env: NAME}"),
