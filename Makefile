@@ -1,4 +1,4 @@
-# make demo | setup | test | test-deep | test-embedded | test-lowest | test-python | test-versions | test-spark35 | test-checked | test-integrations | lock | sbom | licences | fuzz | soak | mutants | lint | docs | bench. An active virtual environment is used as it is, else .venv is made.
+# make demo | setup | test | test-deep | test-embedded | test-lowest | test-python | test-versions | test-spark35 | test-checked | test-integrations | wheels | lock | sbom | licences | fuzz | soak | mutants | lint | docs | bench. An active virtual environment is used as it is, else .venv is made.
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
@@ -16,7 +16,7 @@ export GX_ANALYTICS_ENABLED := false
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo setup java classes lint docs test test-deep test-embedded test-lowest test-python test-versions test-spark35 test-checked test-integrations \
-        lock sbom licences fuzz soak mutants bench corpus first-release first-install clean checks kernels
+        wheels lock sbom licences fuzz soak mutants bench corpus first-release first-install clean checks kernels
 
 help:
 	@echo "make demo           publish one release of UCI Adult and see another refused (no Java needed)"
@@ -24,6 +24,7 @@ help:
 	@echo "make test           all checks, and the tests of all engines that every change runs (20 minutes on 2 cores)"
 	@echo "make test-deep      the other tests: all tables on Spark, kills, signals, clusters, the site, many examples (40 min)"
 	@echo "make kernels        compile every kernel once, which make test and make test-deep do first"
+	@echo "make wheels         in dist/: a wheel for every platform, and one for this platform and Python with compiled kernels"
 	@echo "make test-embedded  the tests that need neither Dask nor Spark nor Great Expectations"
 	@echo "make test-lowest    a short pass with the lowest versions that pyproject.toml declares, all extras"
 	@echo "make test-python    a short pass on each Python that the package declares and that is at hand, with the newest versions"
@@ -96,6 +97,17 @@ kernels: $(COMPILED)
 $(COMPILED): $(shell find privpipe/kernels privpipe/draws -name '*.py') privpipe/compiled.py | setup
 	PRIVPIPE_KERNELS= "$(BIN)/privpipe" warm --workers $(WORKERS)
 	@touch $@
+
+# Compiled for no processor in particular; in a folder that is new whenever kernels change, as `warm` keeps older ones.
+build/kernels: $(shell find privpipe/kernels privpipe/draws -name '*.py') privpipe/compiled.py | setup
+	rm -rf $@ $@.part
+	"$(BIN)/privpipe" warm --workers $(WORKERS) $@.part
+	mv $@.part $@
+
+wheels: build/kernels
+	rm -rf dist
+	"$(BIN)/python" -m hatchling build --target wheel --directory dist
+	PRIVPIPE_WHEEL_KERNELS=build/kernels "$(BIN)/python" -m hatchling build --target wheel --directory dist
 
 docs: setup
 	"$(BIN)/python" -m mkdocs build --strict --quiet

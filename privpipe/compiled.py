@@ -3,6 +3,7 @@
 A kernel stays plain Python until it is called; where it `takes` small inputs it runs as such, with the same result.
 The first call of any other has numba imported, and every kernel handed to it. What is compiled is kept for later
 processes (see `places`; `privpipe warm` fills them ahead of time); where nothing can be kept, one warning says so.
+A wheel for one platform brings compiled code in the package (`make wheels`), which is read and never written.
 
 Machine code is kept under a name made of what it was compiled from: the source of every kernel, since kernels hold
 each other's code. numba looks at the path, time and size of one kernel's own file, so it compiles again in another
@@ -39,6 +40,8 @@ ENOUGH = 100 * SMALL
 """Elements in one thread after which the next are worth the compiler, however small each call."""
 DIGEST_BYTES = 32
 """At the head of a file of compiled code, of what follows: to load a damaged one could end a process."""
+BROUGHT = Path(__file__).absolute().parent / "machine_code"
+"""What a wheel brings for the processors of its platform, for none in particular."""
 KEPT_FOLDERS = 4
 """Folders of compiled code in one place, each of one version of the sources."""
 _kernels: list[Kernel] = []
@@ -282,7 +285,7 @@ class KeptCode:
         processor = target.codegen().magic_tuple()
         for made_for in (processor, (processor[0], "generic", "")):
             name = self._file(signature, made_for)
-            for place in places() if name else ():
+            for place in (*places(), BROUGHT) if name else ():
                 found = _read(place / _folder() / name)
                 if found is not None:
                     rebuild = importlib.import_module("numba.core.compiler").CompileResult._rebuild

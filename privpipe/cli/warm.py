@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from privpipe.cli.console import put, say
+from privpipe.cli.drafts import EXPECTED
 from privpipe.errors import UsageError
 
 if TYPE_CHECKING:
@@ -115,7 +117,12 @@ def _by_sizes(people: People) -> People:
 
 
 def _demo() -> str:
-    """The demo of an installation; a clone has none that writes elsewhere."""
+    """The demo, in a separate folder: of a clone, a copy of its pipelines."""
+    clone = Path(__file__).parents[2] / "pipelines"
     with tempfile.TemporaryDirectory() as place:
+        for name in EXPECTED if clone.is_dir() else ():
+            shutil.copytree(
+                clone / name, Path(place, clone.name, name), ignore=shutil.ignore_patterns("published", ".*")
+            )
         ended = subprocess.run([sys.executable, "-m", "privpipe", DEMO], cwd=place, capture_output=True, check=False)
     return DEMO if ended.returncode == 0 else f"{DEMO} left out: exit code {ended.returncode}"

@@ -242,6 +242,9 @@ def test_kernels_compiled_under_one_path_are_found_under_another(tmp_path: Path)
         place.chmod(place.stat().st_mode & ~0o222)
     both = f"{moved}:{tmp_path / 'kept'}"
     assert run(CALL, copied, PRIVPIPE_KERNELS=both) == [figures, "1 0"], "code for any processor serves this one"
+    shutil.copytree(made, copied / "privpipe" / "machine_code")
+    brought_along = run(CALL, copied, PRIVPIPE_KERNELS=str(tmp_path / "kept"))
+    assert brought_along == [figures, "1 0"], "and so does code that a wheel brings"
     assert not (tmp_path / "kept").exists()
     assert {file.relative_to(moved): file.read_bytes() for file in moved.rglob("*.nbc")} == brought
 
