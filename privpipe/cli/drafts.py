@@ -21,12 +21,13 @@ if TYPE_CHECKING:
     from privpipe.drafting.questions import Question
     from privpipe.policy import Policy
 
-__all__ = ["demo", "init"]
+__all__ = ["EXPECTED", "demo", "init"]
 
 
 INSTALLED = Path(__file__).parents[1] / "pipelines"
 """What the wheel brings of the project's pipelines; absent in a clone."""
 EXPECTED = {"adult": 0, "refused": Refused.exit_code}
+"""The pipelines of the demo, and the exit code of each."""
 
 
 def demo(
