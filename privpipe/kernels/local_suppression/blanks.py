@@ -10,7 +10,14 @@ from privpipe.blocks.arrays import Floats, Ints, Words
 from privpipe.compiled import njit
 from privpipe.kernels.local_suppression.covers import alike, differing_columns, hidden_words, is_empty, matches
 
-__all__ = ["BlankingTable", "cheapest_rescue", "columns_to_meet", "drop_blanks"]
+__all__ = [
+    "BlankingTable",
+    "cheapest_rescue",
+    "cheapest_rescue_in_rings",
+    "columns_to_meet",
+    "drop_blanks",
+    "members_of_ring",
+]
 
 
 TIE = 1e-9
@@ -315,17 +322,96 @@ def cheapest_rescue(
         if blank & own != own:
             continue
         records = small[blank]
-        price = records * cost[blank] - paid[blank]
-        if not there[blank] and records < k:
-            if spare[blank] >= k - records:
-                price += (k - records) * cost[blank]
-            elif least[blank] < FAR:
-                price += least[blank] * cost[blank]
-            else:
-                continue
+        price = _price(records, paid[blank], spare[blank], least[blank], there[blank], cost[blank], k)
         if price < (best - SMALLEST_GAIN) * records:
             best, found = price / records, blank
     return found
+
+
+@njit(cache=True, nogil=True)
+def cheapest_rescue_in_rings(
+    rings: Ints,
+    blanks: Ints,
+    sizes: Ints,
+    order: Ints,
+    cost: Floats,
+    one: int,
+    k: int,
+    spared: float,
+) -> tuple[int, bool]:
+    """The same as `cheapest_rescue`, out of the classes that fall together under one set of columns after the other.
+
+    Every small class pays for all columns of a set but for those it has blank already, so the cheapest sets decide:
+    none that costs more, less what was `spared`, than the least price found so far can be better.
+
+    Parameters
+    ----------
+    rings : ndarray of int32, shape (sets, c)
+        For the first sets of `order`, the next class of those that are alike outside its columns and have nothing
+        else blank; the last one leads to the first.
+    blanks, sizes, order, cost, k
+        As of `cheapest_rescue`.
+    one : int
+        The class.
+    spared : float
+        The largest cost of what a class of fewer than k has blank.
+
+    Returns
+    -------
+    (int, bool)
+        Columns as bits, -1 where there are none; whether no other set can be better.
+    """
+    own = blanks[one]
+    best, found = np.inf, -1
+    for place in range(len(rings)):
+        blank = order[place]
+        if blank & own != own:
+            continue
+        if cost[blank] - spared >= best:
+            return found, True
+        records, spare, paid, least, there = 0, 0, 0.0, FAR, False
+        other = np.int64(one)
+        while True:
+            size = sizes[other]
+            if size >= k:
+                spare += size - k
+                least = min(least, size)
+                there |= blanks[other] == blank
+            elif size:
+                records += size
+                paid += size * cost[blanks[other]]
+            other = np.int64(rings[place, other])
+            if other == one:
+                break
+        price = _price(records, paid, spare, least, there, cost[blank], k)
+        if price < (best - SMALLEST_GAIN) * records:
+            best, found = price / records, blank
+    return found, len(rings) == len(order)
+
+
+@njit(cache=True, nogil=True)
+def members_of_ring(ring: Ints, one: int) -> Ints:
+    """The classes of a ring of `cheapest_rescue_in_rings`, ascending."""
+    count, other = 1, np.int64(ring[one])
+    while other != one:
+        count, other = count + 1, np.int64(ring[other])
+    found = np.empty(count, np.int64)
+    for at in range(count):
+        found[at] = other
+        other = np.int64(ring[other])
+    found.sort()
+    return found
+
+
+@njit(cache=True, nogil=True)
+def _price(records: int, paid: float, spare: int, least: int, there: bool, cost: float, k: int) -> float:
+    """What blanks cost that bring small classes of so many records to k; infinite where they cannot."""
+    price = records * cost - paid
+    if there or records >= k:
+        return price
+    if spare >= k - records:
+        return price + (k - records) * cost
+    return price + least * cost if least < FAR else np.inf
 
 
 @njit(cache=True, nogil=True)

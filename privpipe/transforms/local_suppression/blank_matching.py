@@ -8,7 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.blocks.arrays import Bools, Ints
-from privpipe.kernels.local_suppression.blanks import BlankingTable, cheapest_rescue, columns_to_meet, drop_blanks
+from privpipe.kernels.local_suppression.blanks import (
+    BlankingTable,
+    cheapest_rescue,
+    cheapest_rescue_in_rings,
+    columns_to_meet,
+    drop_blanks,
+    members_of_ring,
+)
 from privpipe.kernels.local_suppression.covers import blank_costs, cheapest_covers, hidden_words, is_empty, matches
 from privpipe.transforms.local_suppression.cell_blanks import BlankGroup
 from privpipe.transforms.local_suppression.cell_table import CellTable
@@ -17,6 +24,8 @@ __all__ = ["StrictClasses", "blanking_of", "informative_blanks", "strict_blank_g
 
 
 STRICT_PASSES = 5
+RING_BYTES = 2**28
+"""For classes that fall together under the cheapest sets of columns; beyond them, all classes are compared."""
 
 
 def strict_blank_groups(table: CellTable) -> list[BlankGroup]:
@@ -53,24 +62,24 @@ class StrictClasses:
         self.patterns = hidden_words(every, self.fields, np.zeros((len(every), self.words.shape[1]), np.uint64))
         self._known = {self._key(at): at for at in range(len(table))}
         self._used = len(table)
+        self._rings = np.empty((0, len(self.sizes)), np.int32)
+        self._spared = float(self.cost[self.blanks[self.sizes < table.k]].max(initial=0))
 
     def rescue(self, one: int) -> None:
         """Move a class of fewer than k, with others like it, to where they number k; else suppress it."""
-        used = slice(self._used)
-        sizes, k = self.sizes[used], self.table.k
-        needs = columns_to_meet(self.words[used], self.hidden[used], self.fields, self.blanks[used], sizes, one)
-        to = int(cheapest_rescue(needs, self.blanks[used], sizes, self.order, self.cost, int(self.blanks[one]), k))
+        k = self.table.k
+        to, near = self._cheapest_rescue(one)
         if to < 0:
             for origin, records in self.members[one].items():
                 self.suppressed[origin] += records
             self.members[one], self.sizes[one] = {}, 0
             return
-        near = np.flatnonzero((needs >= 0) & (needs & ~to == 0) & (sizes > 0))
-        small = near[sizes[near] < k]
+        near = near[self.sizes[near] > 0]
+        small = near[self.sizes[near] < k]
         target = self._class_of(one, to)
         for other in small.tolist():
             self._move(other, target, int(self.sizes[other]))
-        self._fill(target, near[sizes[near] >= k], to)
+        self._fill(target, near[self.sizes[near] >= k], to)
 
     def settle(self) -> bool:
         """Let records return to a class with fewer blanks; whether any did."""
@@ -81,12 +90,15 @@ class StrictClasses:
                 blanks, least = int(self.blanks[one]), int(self.table.missing[origin])
                 if blanks == least or origin not in self.members[one]:
                     continue
+                spare = self._spare(one, origin)
+                if not spare:
+                    continue
                 for fewer in by_cost:
                     if self.cost[fewer] >= self.cost[blanks]:
                         break
                     if fewer & ~blanks or least & ~fewer:
                         continue
-                    if self._return(one, origin, fewer):
+                    if self._return(one, origin, fewer, spare):
                         moved = True
                         break
         return moved
@@ -100,6 +112,36 @@ class StrictClasses:
             if self.blanks[at] != self.table.missing[origin]
         ]
         return sorted(found) + [(origin, -1, records) for origin, records in sorted(self.suppressed.items())]
+
+    def _cheapest_rescue(self, one: int) -> tuple[int, Ints]:
+        """Columns to blank as bits, -1 where none help, and the classes that can fall together there."""
+        k, known = self.table.k, (self.blanks, self.sizes, self.order, self.cost)
+        while True:
+            to, settled = cheapest_rescue_in_rings(self._rings, *known, one, k, self._spared)
+            if settled:
+                ring = self._rings[np.flatnonzero(self.order == to)[0]] if to >= 0 else None
+                return int(to), np.zeros(0, np.int64) if ring is None else members_of_ring(ring, one)
+            if self._rings.nbytes + self._rings.itemsize * len(self.sizes) > RING_BYTES:
+                break
+            self._rings = np.concatenate([self._rings, self._ring(int(self.order[len(self._rings)]))[None]])
+        used = slice(self._used)
+        blanks, sizes = self.blanks[used], self.sizes[used]
+        needs = columns_to_meet(self.words[used], self.hidden[used], self.fields, blanks, sizes, one)
+        to = int(cheapest_rescue(needs, blanks, sizes, self.order, self.cost, int(self.blanks[one]), k))
+        return to, np.flatnonzero((needs >= 0) & (needs & ~to == 0))
+
+    def _ring(self, blank: int) -> NDArray[np.int32]:
+        """Of each class with nothing but these columns blank, the next that is alike in all others."""
+        ring = np.full(len(self.sizes), -1, np.int32)
+        members = np.flatnonzero(self.blanks[: self._used] & ~blank == 0)
+        shown = self.words[members] & ~self.patterns[blank]
+        alike = np.lexsort(shown.T)
+        members, shown = members[alike], shown[alike]
+        if len(members):
+            first = np.r_[True, (shown[1:] != shown[:-1]).any(axis=1)]
+            ring[members] = np.roll(members, -1)
+            ring[members[np.roll(first, -1)]] = members[first]
+        return ring
 
     def _fill(self, target: int, larger: Ints, to: int) -> None:
         """Take what is missing to k from larger classes, where it costs least."""
@@ -121,14 +163,14 @@ class StrictClasses:
             if not lacking:
                 return
 
-    def _return(self, one: int, origin: int, blanks: int) -> bool:
-        records, k = self.members[one][origin], self.table.k
-        size = int(self.sizes[one])
-        spare = records if size == records or size - records >= k else max(0, size - k)
-        if not spare:
-            return False
+    def _spare(self, one: int, origin: int) -> int:
+        """Records of an origin that a class can do without."""
+        records, size = self.members[one][origin], int(self.sizes[one])
+        return records if size == records or size - records >= self.table.k else max(0, size - self.table.k)
+
+    def _return(self, one: int, origin: int, blanks: int, spare: int) -> bool:
         target = self._known.get(self._key_of(origin, blanks))
-        if (0 if target is None else int(self.sizes[target])) + spare < k:
+        if (0 if target is None else int(self.sizes[target])) + spare < self.table.k:
             return False
         self._move_origin(one, self._class_of(origin, blanks), origin, spare)
         return True
@@ -171,12 +213,16 @@ class StrictClasses:
             self.hidden[place] = np.frombuffer(key[1], dtype=np.uint64)
             self.blanks[place] = blanks
             self.members.append({})
+            around = np.flatnonzero(self.order[: len(self._rings)] & blanks == blanks)
+            self._rings[around, place] = self._rings[around, at]
+            self._rings[around, at] = place
         return self._known[key]
 
     def _grow(self) -> None:
         for name in ("words", "hidden", "blanks", "sizes"):
             part = getattr(self, name)
             setattr(self, name, np.concatenate([part, np.zeros_like(part)]))
+        self._rings = np.concatenate([self._rings, np.full_like(self._rings, -1)], axis=1)
 
 
 WILDCARD_PASSES = 4

@@ -11,7 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from privpipe.kernels.local_suppression.blanks import BlankingTable, cheapest_rescue, columns_to_meet, drop_blanks
+from privpipe.kernels.local_suppression.blanks import (
+    BlankingTable,
+    cheapest_rescue,
+    cheapest_rescue_in_rings,
+    columns_to_meet,
+    drop_blanks,
+    members_of_ring,
+)
 from privpipe.kernels.local_suppression.covers import blank_costs, cheapest_covers, cheapest_first, matches, packed
 from privpipe.kernels.local_suppression.wildcard_matching import informative_sizes, matching_sizes
 
@@ -143,6 +150,19 @@ def test_sets_of_columns_go_by_weight_then_size_then_column_order() -> None:
     assert cost[order].tolist() == sorted(cost.tolist())
 
 
+def columns_of(blank: int) -> list[int]:
+    return [column for column in range(3) if blank >> column & 1]
+
+
+def ring_of(codes: Any, blank: set[int]) -> list[int]:
+    """Of each row, the next one that is equal outside these columns; the last leads to the first."""
+    shown = [tuple(code for at, code in enumerate(row) if at not in blank) for row in codes.tolist()]
+    return [
+        next(at % len(shown) for at in range(one + 1, one + 1 + len(shown)) if shown[at % len(shown)] == shown[one])
+        for one in range(len(shown))
+    ]
+
+
 @pytest.mark.parametrize("k", [2, 3])
 def test_a_rescue_is_the_least_cost_a_record(k: int) -> None:
     """Over every set of columns, what it costs to bring a class, and those like it, to k."""
@@ -171,6 +191,11 @@ def test_a_rescue_is_the_least_cost_a_record(k: int) -> None:
             continue
         assert (found < 0) == (not prices)
         assert found < 0 or prices[found] == pytest.approx(min(prices.values()))
+        rings = np.array([ring_of(codes, set(columns_of(int(blank)))) for blank in order], np.int32)
+        assert cheapest_rescue_in_rings(rings, blanks, sizes, order, cost, one, k, 0.0) == (found, True)
+        place = int(np.flatnonzero(order == max(found, 0))[0])
+        near = np.flatnonzero((codes == codes[one])[:, sorted({0, 1, 2} - set(columns_of(max(found, 0))))].all(axis=1))
+        assert members_of_ring(rings[place], one).tolist() == near.tolist()
 
 
 def test_the_two_ways_of_counting_agree() -> None:

@@ -128,6 +128,21 @@ def test_the_same_cells_on_every_engine(engine: Engine, embedded: Engine, nulls:
         assert any(taken[at] < counts[at] for at in taken), "some records of a combination alone are blanked"
 
 
+@pytest.mark.parametrize("weights", [{}, {"a": 0.1, "b": 0.3}])
+def test_classes_that_are_compared_one_by_one_get_the_same_blanks(
+    embedded: Engine, monkeypatch: pytest.MonkeyPatch, weights: dict[str, float]
+) -> None:
+    """Rings hold the classes of the cheapest sets of columns; where memory allows fewer of them, nothing differs."""
+    draw = np.random.default_rng(len(weights))
+    rows = pa.table({name: pa.array([[*"uvwx", None][at] for at in draw.zipf(1.5, 300) % 5]) for name in KEYS})
+    made = set()
+    for room in (2**28, 5_000, 0):
+        monkeypatch.setattr("privpipe.transforms.local_suppression.blank_matching.RING_BYTES", room)
+        plan, _ = suppressed(embedded, SuppressCells(k=4, weights=weights), rows, "own_value")
+        made.add(json.dumps(plan.detail["blanks"]))
+    assert len(made) == 1
+
+
 def test_strata_each_meet_k_and_fixed_columns_must_match(embedded: Engine) -> None:
     people = make_people(150)
     _, found = suppressed(embedded, SuppressCells(k=3, by=("region",)), people, "wildcard")
