@@ -22,9 +22,9 @@ from privpipe.errors import DataError, UnsupportedError, UsageError
 from privpipe.kernels.rank_swapping import swap_permutation
 from privpipe.roles import Roles
 from privpipe.tolerance import floor_share
-from privpipe.transforms import RankSwap
+from privpipe.transforms import RankSwap, exact_quantiles
 from privpipe.transforms.base import StageContext
-from privpipe.transforms.swapping import segment_swap, swap_window
+from privpipe.transforms.swapping import segment_swap
 from privpipe.transforms.swapping.segment_swap import SortedValues, tails
 from tests.tiers import at_most
 
@@ -286,9 +286,9 @@ TAILED = {
 def test_tails_without_a_histogram_are_those_with_one(
     embedded: Engine, run_on: Any, values: Any, top: float, bottom: float, sampled: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A sample of four values brackets badly; what is outside is then counted whole."""
-    monkeypatch.setattr(swap_window, "SAMPLED", sampled)
-    monkeypatch.setattr(swap_window, "DEVIATIONS", 0.1 if sampled == 4 else 6.0)
+    """With a sample of four values brackets take several passes to become short."""
+    monkeypatch.setattr(exact_quantiles, "SAMPLED", sampled)
+    monkeypatch.setattr(exact_quantiles, "COLLECTED", sampled)
     rows = pa.table({"x": values, "row": range(len(values))})
     stage = RankSwap(columns=["x"], p=0.1, top=top, bottom=bottom)
     found = {}
