@@ -18,6 +18,7 @@ from privpipe.engines.distributed import rank_bins, rank_exchange
 from privpipe.errors import DataError, UnsupportedError
 from privpipe.kernels.rank_swapping import swap_segment
 
+pytestmark = pytest.mark.deep_on_spark
 STREAM = Stream(bytes(range(16)))
 N = 400
 RANDOM = np.random.default_rng(3)
@@ -164,6 +165,7 @@ def test_bins_split_ties_by_keyed_order() -> None:
     assert len(bins) > 200
 
 
+@pytest.mark.dask
 def test_no_task_holds_more_keys_than_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker with little memory gets shorter ranges, whatever the values and the window."""
     pytest.importorskip("dask")
