@@ -50,23 +50,29 @@ def median_and_spread(values: Floats) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class FirstRecords:
-    """A reduction: ids and values, NaN where there is none, of the `LARGEST_SAMPLE` records of smallest id.
+    """A reduction: ids and values, NaN where there is none, of the `most` records of smallest id.
 
     Ids are keyed, so that this is a random sample, the same on every engine.
+
+    Parameters
+    ----------
+    columns : tuple of str
+    most : int
+        Default: `LARGEST_SAMPLE`.
     """
 
     columns: tuple[str, ...]
+    most: int = field(default_factory=lambda: LARGEST_SAMPLE)
 
     def measure(self, block: RowBlock, facts: Facts) -> Sample:
-        return _first(block.record_ids, np.stack([block[name] for name in self.columns], axis=1))
+        return self._first(block.record_ids, np.stack([block[name] for name in self.columns], axis=1))
 
     def merge(self, left: Sample, right: Sample) -> Sample:
-        return _first(np.concatenate([left[0], right[0]]), np.concatenate([left[1], right[1]]))
+        return self._first(np.concatenate([left[0], right[0]]), np.concatenate([left[1], right[1]]))
 
-
-def _first(ids: Ints, points: Floats) -> Sample:
-    order = np.lexsort((ids[:, 1], ids[:, 0]))[:LARGEST_SAMPLE]
-    return ids[order], points[order]
+    def _first(self, ids: Ints, points: Floats) -> Sample:
+        order = np.lexsort((ids[:, 1], ids[:, 0]))[: self.most]
+        return ids[order], points[order]
 
 
 @dataclass(frozen=True)

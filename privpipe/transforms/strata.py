@@ -32,6 +32,7 @@ __all__ = [
     "require_present",
     "stratum_keys",
     "units_of",
+    "without_person",
 ]
 
 
@@ -68,11 +69,16 @@ def person_codes(values: pa.RecordBatch | pa.Table, column: str, key: bytes) -> 
 
     missing = values.column(column).null_count
     if missing:
-        raise DataError(
-            f"person column {column!r} has {missing:,} missing values; a record needs a person to be counted by"
-        )
+        raise without_person(column, missing)
     seed = Seed(key) if key else Seed.public("privpipe/persons")
     return np.asarray(content_hash(values.select([column]), seed)[:, 0])
+
+
+def without_person(column: str, missing: int) -> DataError:
+    """What is wrong where so many records have no person."""
+    return DataError(
+        f"person column {column!r} has {missing:,} missing values; a record needs a person to be counted by"
+    )
 
 
 @dataclass(frozen=True)

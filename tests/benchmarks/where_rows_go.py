@@ -51,6 +51,8 @@ LOWERED = {
     "privpipe.judging.paired_columns.LARGEST_SAMPLE": 1000,
     "privpipe.judging.paired_columns.SMALLEST_SAMPLE": 1000,
     "privpipe.transforms.outliers.LARGEST_SAMPLE": 1000,
+    "privpipe.transforms.exact_quantiles.COLLECTED": 50,
+    "privpipe.transforms.exact_quantiles.SAMPLED": 50,
     "privpipe.transforms.swapping.swap_window.SAMPLED": 1 << 10,
     "privpipe.transforms.swapping.segment_swap.MOST_VALUES": 1000,
     "privpipe.transforms.synthesis.ranked_values.ROWS_PER_GROUP": 1000,

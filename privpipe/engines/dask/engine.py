@@ -11,7 +11,7 @@ import dask
 import numpy as np
 import pyarrow as pa
 
-from privpipe.blocks import ID_COLUMNS, ClassBlock, ClassQuery, Facts, FactsRequest, Reduction, RowBlock
+from privpipe.blocks import ID_COLUMNS, ClassBlock, ClassQuery, Facts, FactsRequest, RankExchange, Reduction, RowBlock
 from privpipe.blocks.aggregate_query import AggregateQuery, Ranks
 from privpipe.blocks.arrays import Ints
 from privpipe.blocks.primitives import Known
@@ -40,9 +40,9 @@ from privpipe.blocks.requests import (
 from privpipe.blocks.table_name import TableName, refuse_table
 from privpipe.draws import Seed, Stream
 from privpipe.engines.base.contract import NO_TYPES, Engine, Order, Resources, Written, numbered, with_words
-from privpipe.engines.base.default_primitives import FirstIds, exchange_in_segments, last_id_of
 from privpipe.engines.base.frames import Held
 from privpipe.engines.base.held_frames import Frames
+from privpipe.engines.base.id_samples import FirstIds, last_id_of
 from privpipe.engines.base.paired_schemas import beside_schema
 from privpipe.engines.base.return_forms import AS_THEY_ARE, ReturnForm
 from privpipe.engines.dask import aggregation, knowledge
@@ -52,6 +52,7 @@ from privpipe.engines.dask.dask_table import DaskTable, append, renamed, stack, 
 from privpipe.engines.dask.exchange import meet, ranked, require_room_for_places
 from privpipe.engines.dask.facts import CountDistinct, Learn, facts_of, merge_distinct, sorted_distinct
 from privpipe.engines.dask.output import collected, held_frame, lying, written
+from privpipe.engines.dask.rank_exchange import exchanged, most_ranks
 from privpipe.engines.dask.record_ids import declared_ids, numbered_ids
 from privpipe.engines.dask.row_functions import (
     Beside,
@@ -79,6 +80,7 @@ from privpipe.engines.dask.sources import (
 from privpipe.engines.databases.staging import Staging
 from privpipe.engines.distributed.class_parts import explained
 from privpipe.engines.distributed.collection import of_columns
+from privpipe.engines.distributed.rank_exchange import ranked_column
 from privpipe.engines.distributed.row_functions import (
     codebooks_of,
     recoded_schema,
@@ -142,6 +144,8 @@ class DaskEngine(Engine):
     """
 
     name: ClassVar[str] = "dask"
+    ranks_held: ClassVar[int] = 2_000_000
+    forwards_ranks: ClassVar[bool] = True
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -321,8 +325,7 @@ class DaskEngine(Engine):
                 with self._explained(table, query):
                     return self._kept("keep records", table, table.schema, parts)
             case RanksExchanged(table, column, stream, exchange):
-                swapped: DaskTable = exchange_in_segments(self, table, column, stream, exchange)
-                return swapped
+                return self._exchanged(table, column, stream, exchange)
             case Identification(table, column, seed):
                 return self._identified(table, column, seed)
             case GivenRows(rows):
@@ -382,6 +385,14 @@ class DaskEngine(Engine):
         apply = MapRanked(function, schema)
         parts = ranked(self._runtime, table.parts, self._places(table), column, stream, apply)
         return self._kept("rank records", table, schema, parts)
+
+    def _exchanged(self, table: DaskTable, column: str, stream: Stream, exchange: RankExchange) -> DaskTable:
+        require_columns(table, [column])
+        _require_ids(table)
+        most = most_ranks(self._runtime.task_limit)
+        ranked = ranked_column(self, table, column, stream, exchange, most)
+        parts = exchanged(self._runtime, table.parts, ranked, exchange)
+        return self._kept("exchange ranks", table, table.schema, parts)
 
     def _selected(self, table: DaskTable, columns: Sequence[str]) -> DaskTable:
         require_columns(table, columns)

@@ -39,10 +39,10 @@ from privpipe.draws import Stream
 from privpipe.engines.base import Engine, Format, Source, Written
 from privpipe.engines.base.batches import reduce_blocks
 from privpipe.engines.base.contract import NO_TYPES, Order, Resources, numbered
-from privpipe.engines.base.default_primitives import last_id_of
 from privpipe.engines.base.frames import frame_like
 from privpipe.engines.base.held_frames import Frames
 from privpipe.engines.base.histograms import ExactMoments, group_key, histogram_of
+from privpipe.engines.base.id_samples import last_id_of
 from privpipe.engines.base.return_forms import AS_THEY_ARE, ReturnForm
 from privpipe.engines.databases.staging import Staging
 from privpipe.engines.embedded import class_table, row_functions, sources

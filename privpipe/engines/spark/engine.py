@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 import pyarrow as pa
 
@@ -36,9 +36,9 @@ from privpipe.blocks.requests import (
 )
 from privpipe.draws import Seed, Stream
 from privpipe.engines.base.contract import NO_TYPES, Engine, Order, Resources, Written, numbered, with_words
-from privpipe.engines.base.default_primitives import exchange_in_segments, last_id_of
 from privpipe.engines.base.frames import Held
 from privpipe.engines.base.held_frames import Frames
+from privpipe.engines.base.id_samples import last_id_of
 from privpipe.engines.base.return_forms import AS_THEY_ARE, ReturnForm
 from privpipe.engines.databases.staging import Staging
 from privpipe.engines.distributed.row_functions import require_columns, require_unique
@@ -54,7 +54,6 @@ from privpipe.engines.spark import (
     record_ids,
     row_functions,
 )
-from privpipe.engines.spark import rank_exchange as rank_relay
 from privpipe.engines.spark.catalogue import SparkCatalogue
 from privpipe.engines.spark.class_table import keep_classes
 from privpipe.engines.spark.driver_memory import expected_bytes, row_bytes
@@ -318,12 +317,7 @@ class SparkEngine(Engine):
     def _exchanged(self, table: SparkTable, column: str, stream: Stream, exchange: RankExchange) -> SparkTable:
         require_columns(table, [column])
         _require_ids(table)
-        if not rank_exchange.is_countable(table.schema.field(column).type):
-            return cast(SparkTable, exchange_in_segments(self, table, column, stream, exchange))
-        # Beyond, ranges would carry more values along than rows.
-        near = exchange.reach <= rank_exchange.ROWS_PER_RANGE
-        give = rank_exchange.exchange_ranks if near else rank_relay.forward_ranks
-        return self._kept(give(table, column, stream, exchange))
+        return self._kept(rank_exchange.exchange_ranks(self, table, column, stream, exchange))
 
     def _identified(self, table: Any, column: str | None, seed: Seed) -> Any:
         # From here on rows are worked on: what is small is drawn near once.

@@ -61,7 +61,7 @@ class DistanceCode:
         require_numeric(self.columns, context)
         strata = Strata.learn(engine, table, self.by, self.columns, context, least=self.least, small=small)
         self._require_numbers(engine, table, nulls, context)
-        looked = ByStratum(strata, _Look(self.columns))
+        looked = ByStratum(strata, _Look(FirstRecords(self.columns)))
         found = engine.reduce_rows(table, (*self.by, *self.columns), looked, Facts()) or [None] * len(strata)
         regions = self._regions(found, context)
         detail = {
@@ -224,14 +224,13 @@ class _Patterns:
 class _Look:
     """A sample, and which values are missing together in all records."""
 
-    columns: tuple[str, ...]
+    sample: FirstRecords
 
     def measure(self, block: RowBlock, facts: Facts) -> Looked:
-        sample = FirstRecords(self.columns).measure(block, facts)
-        return sample, _Patterns(self.columns).measure(block, facts)
+        return self.sample.measure(block, facts), _Patterns(self.sample.columns).measure(block, facts)
 
     def merge(self, left: Looked, right: Looked) -> Looked:
-        return FirstRecords(self.columns).merge(left[0], right[0]), left[1] | right[1]
+        return self.sample.merge(left[0], right[0]), left[1] | right[1]
 
 
 @dataclass(frozen=True)

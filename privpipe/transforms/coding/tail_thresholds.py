@@ -5,19 +5,20 @@ and the persons behind those values.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privpipe.blocks import Facts, Primitives, RowBlock
+from privpipe.blocks import Facts, FactsRequest, Primitives, RowBlock
 from privpipe.blocks.arrays import Bools, Ints
 from privpipe.errors import DataError, UsageError
 from privpipe.roles import column_type_of
-from privpipe.transforms.strata import PersonCounts, Persons, Strata, person_codes
+from privpipe.transforms.exact_quantiles import known_values, values_at
+from privpipe.transforms.strata import PersonCounts, Persons, Strata, person_codes, without_person
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,7 +41,8 @@ __all__ = [
 
 
 EPOCH = datetime.datetime(1970, 1, 1)
-COUNT = "__count"
+RECORDS_PER_GROUP = 100_000
+"""Of persons that are worked on together."""
 
 
 def quantile_rank(quantile: float, n: int) -> int:
@@ -74,49 +76,82 @@ def quantile_limits(
         records of one person are one. Of persons and households the threshold that codes more.
     """
     if not units:
-        values, numbers, counts, _ = _held(engine, table, column, strata, None)
-        return [_at_quantile(values[numbers == at], counts[numbers == at], quantile) for at in range(len(strata))]
-    found: list[list[Any]] = []
+        return _at_quantile(engine, table, column, strata, strata.known[column], quantile)
+    missing = engine.facts(table, FactsRequest(nulls=units)).nulls
+    found = []
     for unit in units:
-        values, numbers, _, codes = _held(engine, table, column, strata, unit)
-        mine = []
-        for at in range(len(strata)):
-            ends = _ends(values[numbers == at], codes[numbers == at], upper=upper)
-            mine.append(_at_quantile(ends, np.ones(len(ends), np.int64), quantile))
-        found.append(mine)
+        if missing[unit]:
+            raise without_person(unit, missing[unit])
+        ends = _ends(engine, table, column, strata, unit, upper=upper)
+        counted = engine.reduce_rows(ends, (*strata.by, column), _Number(strata), Facts())
+        known: list[int] = [0] * len(strata) if counted is None else counted.tolist()
+        found.append(_at_quantile(engine, ends, column, strata, known, quantile))
     furthest = min if upper else max
     return [None if None in limits else furthest(limits) for limits in zip(*found, strict=True)]
 
 
-def _held(
-    engine: Primitives, table: Any, column: str, strata: Strata, unit: str | None
-) -> tuple[NDArray[Any], Ints, Ints, Ints]:
-    """Distinct values (of each person) with their strata, records and persons; missing ones left out."""
-    from privpipe.kernels.columns.cell_words import scaled_numbers
-
-    names = tuple(dict.fromkeys((*strata.by, column, *([] if unit is None else [unit]))))
-    distinct = engine.distinct(table, names).combine_chunks()
-    numbers = strata.of_distinct(distinct)
-    values, gaps, _ = scaled_numbers(_whole(distinct[column]), column)
-    known = ~(np.zeros(len(values), np.bool_) if gaps is None else gaps) & ~np.isnan(values)
-    counts = distinct[COUNT].to_numpy().astype(np.int64)
-    codes = np.zeros(len(distinct), np.int64) if unit is None else person_codes(distinct, unit, strata.key)
-    return values[known], numbers[known], counts[known], codes[known]
+def _at_quantile(
+    engine: Primitives, table: Any, column: str, strata: Strata, known: Sequence[int], quantile: float
+) -> list[Any]:
+    """The quantile of the values of each stratum, None without any."""
+    ranks = [[quantile_rank(quantile, n)] if n else [] for n in known]
+    found = values_at(engine, table, column, strata, known, ranks)
+    return [each[0].value if each else None for each in found]
 
 
-def _ends(values: NDArray[Any], codes: Ints, *, upper: bool) -> NDArray[Any]:
-    """The largest (or smallest) value of each person."""
-    order = np.lexsort((values, codes))
-    starts = np.flatnonzero(np.diff(codes[order], prepend=codes[order][:1] - 1)) if len(order) else order
-    return np.asarray((np.maximum if upper else np.minimum).reduceat(values[order], starts)) if len(order) else values
+def _ends(engine: Primitives, table: Any, column: str, strata: Strata, unit: str, *, upper: bool) -> Any:
+    """The largest (or smallest) value of each person in each stratum, a row each."""
+    names = tuple(dict.fromkeys((*strata.by, column)))
+    chosen = engine.select(table, tuple(dict.fromkeys((*names, unit))))
+    groups = max(sum(strata.records) // RECORDS_PER_GROUP, 1)
+    ends = _PersonEnds(column, names, strata, unit, upper)
+    schema = engine.select(table, names).schema
+    return engine.map_groups(chosen, _PersonGroup(unit, strata.key, groups), ends, schema)
 
 
-def _at_quantile(values: NDArray[Any], counts: Ints, quantile: float) -> Any:
-    if not len(values):
-        return None
-    order = np.argsort(values, kind="stable")
-    sums = np.cumsum(counts[order])
-    return values[order[np.searchsorted(sums, quantile_rank(quantile, int(sums[-1])), side="right")]].item()
+@dataclass(frozen=True)
+class _PersonGroup:
+    """The group of each record's person, of so many."""
+
+    unit: str
+    key: bytes = field(repr=False)
+    groups: int
+
+    def __call__(self, rows: RowBlock) -> Ints:
+        return person_codes(rows.batch, self.unit, self.key) % self.groups
+
+
+@dataclass(frozen=True)
+class _PersonEnds:
+    column: str
+    names: tuple[str, ...]
+    strata: Strata
+    unit: str
+    upper: bool
+
+    def __call__(self, rows: RowBlock, key: int) -> RowBlock:
+        values, known, _ = known_values(rows.column(self.column), self.column)
+        places = np.flatnonzero(known)
+        persons, numbers = person_codes(rows.batch, self.unit, self.strata.key)[places], self.strata.of(rows)[places]
+        order = np.lexsort((values[places], persons, numbers))
+        same = (np.diff(numbers[order]) == 0) & (np.diff(persons[order]) == 0)
+        ends = np.append(~same, True) if self.upper else np.insert(~same, 0, True)
+        chosen = rows.take(places[order[ends[: len(order)]]])
+        return chosen.drop([name for name in chosen.schema.names if name not in self.names])
+
+
+@dataclass(frozen=True)
+class _Number:
+    """Records of each stratum."""
+
+    strata: Strata
+
+    def measure(self, block: RowBlock, facts: Facts) -> Ints:
+        numbers = self.strata.of(block)
+        return np.bincount(numbers[numbers >= 0], minlength=len(self.strata))
+
+    def merge(self, left: Ints, right: Ints) -> Ints:
+        return left + right
 
 
 def lying_beyond(array: pa.Array, column: str, limits: NDArray[Any], upper: bool) -> Bools:
@@ -188,12 +223,6 @@ def scalar_of(units: int | float, found: Any) -> Any:
     if pa.types.is_timestamp(found):
         return pa.scalar(units, pa.int64()).cast(found)
     return pa.scalar(units, found)
-
-
-def _whole(column: Any) -> Any:
-    import pyarrow as pa
-
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
 Tail = tuple["ExactSums", Persons]

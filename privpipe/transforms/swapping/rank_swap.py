@@ -27,7 +27,7 @@ from privpipe.transforms.swapping.segment_swap import (
     Swapped,
     SwappedStrata,
     WholePermutation,
-    is_near_unique,
+    is_beyond_driver,
     tails,
 )
 from privpipe.transforms.swapping.swap_window import (
@@ -345,7 +345,7 @@ class RankSwap(Transformer):
             return True
         if not near and self._segment(records, window) >= records and not engine.forwards_ranks:
             return False
-        return is_near_unique(engine, table, column, records)
+        return is_beyond_driver(engine, table, column, records)
 
     def _by_rank(
         self,

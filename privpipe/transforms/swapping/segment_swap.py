@@ -27,7 +27,7 @@ __all__ = [
     "SwappedStrata",
     "Swapping",
     "WholePermutation",
-    "is_near_unique",
+    "is_beyond_driver",
     "local_order",
     "tails",
 ]
@@ -121,17 +121,19 @@ class Swapped:
 
 
 MOST_VALUES = 1_000_000
-"""Distinct values that the driver takes a histogram of."""
+"""Distinct values that the driver takes a histogram of; records, where ranks are forwarded."""
 ONE_IN = 256
 
 
-def is_near_unique(engine: Primitives, table: Any, column: str, records: int) -> bool:
-    """Whether a column has more distinct values than a driver should hold; estimated from a keyless sample of values.
+def is_beyond_driver(engine: Primitives, table: Any, column: str, records: int) -> bool:
+    """Whether a column is swapped without a histogram, or a permutation of all ranks, in the driver.
 
-    A value is in the sample by its hash, so that equal values are in it together, wherever they lie.
+    On engines that forward ranks every long column is. On others, which pay for it, one with more distinct values than
+    a driver should hold; estimated from a keyless sample, in which a value is by its hash: equal values are in it
+    together, wherever they lie.
     """
-    if records <= MOST_VALUES:
-        return False
+    if records <= MOST_VALUES or engine.forwards_ranks:
+        return records > MOST_VALUES
     sampled = engine.reduce_rows(table, [column], _SampledValues(column), Facts())
     return sampled is not None and len(sampled) * ONE_IN > MOST_VALUES
 

@@ -12,13 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.blocks import Facts, Primitives, RowBlock
-from privpipe.blocks.arrays import Bools, Floats, Ints
+from privpipe.blocks.arrays import Floats, Ints
 from privpipe.draws import Stream
 from privpipe.errors import DataError, UsageError
 from privpipe.roles import column_type_of
 from privpipe.tolerance import floor_share
 from privpipe.transforms.base import StageContext
+from privpipe.transforms.exact_quantiles import known_values, values_at
 from privpipe.transforms.numeric_columns import written
+from privpipe.transforms.strata import Strata
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,7 +48,6 @@ __all__ = [
 TAIL = "__privpipe_tail"
 BOTTOM, TOP = 1, 2
 SAMPLED = 1 << 15
-DEVIATIONS = 6.0
 
 Border = float | int | None
 
@@ -70,7 +71,7 @@ class TailBorders:
 
     def of(self, array: pa.Array, column: str) -> Ints:
         """The tail of each record, 0 for none."""
-        values, known, _ = _known(array, column)
+        values, known, _ = known_values(array, column)
         found = np.zeros(len(values), np.int64)
         if self.above is not None:
             found[known & (values >= self.above)] = TOP
@@ -82,111 +83,46 @@ class TailBorders:
 
 def tail_borders(engine: Primitives, table: Any, column: str, records: int, bottom: int, top: int) -> TailBorders:
     """The tails that so many of the smallest and of the largest values make, of a column with `records` values."""
-    sample = engine.reduce_rows(table, [column], SampledColumn(column), Facts())
-    values = np.sort(sample[1]) if sample is not None else np.zeros(0)
     ranks = [rank for rank, wanted in ((bottom - 1, bottom), (records - top, top)) if wanted]
-    found = dict(zip(ranks, _at_ranks(engine, table, column, records, ranks, values), strict=True))
+    (found,) = values_at(engine, table, column, Strata(), [records], [ranks])
+    at = dict(zip(ranks, found, strict=True))
     low, below = 0, None
     if bottom:
-        below, less, equal = found[bottom - 1]
+        below, less, equal = at[bottom - 1]
         low = less + equal
     high, above = 0, None
     if top:
-        above, less, _ = found[records - top]
+        above, less, _ = at[records - top]
         high = records - less
     return TailBorders(low, min(high, records - low), below, above)
 
 
-def _at_ranks(
-    engine: Primitives, table: Any, column: str, records: int, ranks: list[int], sample: NDArray[Any]
-) -> list[tuple[Any, int, int]]:
-    """The value at each rank, how many values are less, and how many equal it."""
-    brackets = tuple(_bracket(rank, records, sample) for rank in ranks)
-    counted = engine.reduce_rows(table, [column], _Counts(column, brackets), Facts())
-    found = [_in_bracket(rank, *each) for rank, each in zip(ranks, counted or [], strict=True)]
-    # A bracket misses its rank once in a thousand million; then everything is counted.
-    return [each or _at_ranks(engine, table, column, records, [rank], sample[:0])[0]
-            for rank, each in zip(ranks, found, strict=True)]  # fmt: skip
-
-
-def _bracket(rank: int, records: int, sample: NDArray[Any]) -> tuple[Any, Any]:
-    """Two values that a rank lies between, None for no limit."""
-    size, share = len(sample), rank / max(records, 1)
-    width = DEVIATIONS * math.sqrt(size * share * (1 - share)) + 2
-    first, last = math.floor(size * share - width), math.ceil(size * share + width)
-    return (sample[first] if first >= 0 else None), (sample[last] if last < size else None)
-
-
-def _in_bracket(rank: int, less: int, values: NDArray[Any], counts: Ints) -> tuple[Any, int, int] | None:
-    ends = less + np.cumsum(counts)
-    if rank < less or not len(ends) or rank >= ends[-1]:
-        return None
-    at = int(np.searchsorted(ends, rank, side="right"))
-    return values[at].item(), int(ends[at] - counts[at]), int(counts[at])
-
-
-def _known(array: pa.Array, column: str) -> tuple[NDArray[Any], Bools, int]:
-    from privpipe.kernels.columns.cell_words import scaled_numbers
-
-    values, gaps, scale = scaled_numbers(array, column)
-    known = ~np.isnan(values)
-    return values + 0, known if gaps is None else known & ~gaps, scale
-
-
 @dataclass(frozen=True)
 class SampledColumn:
-    """The values of the records with the least ids, which are as good as random, and those ids.
+    """The values of the `most` records with the least ids, which are as good as random, and those ids.
 
     Parameters
     ----------
     column : str
+    most : int
+        Default: `SAMPLED`.
     """
 
     column: str
+    most: int = field(default_factory=lambda: SAMPLED)
 
     def measure(self, block: RowBlock, facts: Facts) -> tuple[Ints, NDArray[Any]]:
-        values, known, _ = _known(block.column(self.column), self.column)
-        return _least(block.record_ids[known, 0], values[known])
+        values, known, _ = known_values(block.column(self.column), self.column)
+        return self._least(block.record_ids[known, 0], values[known])
 
     def merge(self, left: Any, right: Any) -> tuple[Ints, NDArray[Any]]:
-        return _least(np.concatenate([left[0], right[0]]), np.concatenate([left[1], right[1]]))
+        return self._least(np.concatenate([left[0], right[0]]), np.concatenate([left[1], right[1]]))
 
-
-def _least(ids: Ints, values: NDArray[Any]) -> tuple[Ints, NDArray[Any]]:
-    if len(ids) <= SAMPLED:
-        return ids, values
-    kept = np.argpartition(ids, SAMPLED)[:SAMPLED]
-    return ids[kept], values[kept]
-
-
-@dataclass(frozen=True)
-class _Counts:
-    """For each bracket: how many values are below it, and the values in it with their counts."""
-
-    column: str
-    brackets: tuple[tuple[Any, Any], ...] = field(repr=False)
-
-    def measure(self, block: RowBlock, facts: Facts) -> list[tuple[int, NDArray[Any], Ints]]:
-        values, known, _ = _known(block.column(self.column), self.column)
-        values = values[known]
-        found = []
-        for low, high in self.brackets:
-            inside = np.ones(len(values), np.bool_) if low is None else values >= low
-            less = len(values) - int(inside.sum())
-            if high is not None:
-                inside &= values <= high
-            distinct, counts = np.unique(values[inside], return_counts=True)
-            found.append((less, distinct, counts.astype(np.int64)))
-        return found
-
-    def merge(self, left: list[Any], right: list[Any]) -> list[tuple[int, NDArray[Any], Ints]]:
-        return [self._both(a, b) for a, b in zip(left, right, strict=True)]
-
-    def _both(self, left: Any, right: Any) -> tuple[int, NDArray[Any], Ints]:
-        values, places = np.unique(np.concatenate([left[1], right[1]]), return_inverse=True)
-        counts = np.zeros(len(values), np.int64)
-        np.add.at(counts, places, np.concatenate([left[2], right[2]]))
-        return left[0] + right[0], values, counts
+    def _least(self, ids: Ints, values: NDArray[Any]) -> tuple[Ints, NDArray[Any]]:
+        if len(ids) <= self.most:
+            return ids, values
+        kept = np.argpartition(ids, self.most)[: self.most]
+        return ids[kept], values[kept]
 
 
 def tail_means(engine: Primitives, table: Any, column: str, borders: TailBorders) -> dict[int, float]:
@@ -204,7 +140,7 @@ class _TailSums:
         from privpipe.kernels.exact_sums import measure_sums
 
         array = block.column(self.column)
-        values, _, scale = _known(array, self.column)
+        values, _, scale = known_values(array, self.column)
         tails = self.borders.of(array, self.column)
         return {tail: measure_sums([values[tails == tail]], [None], [scale]) for tail in (BOTTOM, TOP)}
 

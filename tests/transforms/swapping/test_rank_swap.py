@@ -22,13 +22,13 @@ from privpipe.errors import DataError, UnsupportedError, UsageError
 from privpipe.kernels.rank_swapping import swap_permutation
 from privpipe.roles import Roles
 from privpipe.tolerance import floor_share
-from privpipe.transforms import RankSwap
+from privpipe.transforms import RankSwap, exact_quantiles
 from privpipe.transforms.base import StageContext
-from privpipe.transforms.swapping import segment_swap, swap_window
+from privpipe.transforms.swapping import segment_swap
 from privpipe.transforms.swapping.segment_swap import SortedValues, tails
 from tests.tiers import at_most
 
-NEAR_UNIQUE = "privpipe.transforms.swapping.rank_swap.is_near_unique"
+BEYOND_DRIVER = "privpipe.transforms.swapping.rank_swap.is_beyond_driver"
 MANY = settings(max_examples=at_most(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
@@ -260,10 +260,10 @@ def test_segments_where_the_rows_are_give_the_same_answer(
     for partner, tail in (("unswapped", 0.0), ("content", 0.07)):
         stage = RankSwap(columns=["x"], p=0.02, partner=partner, segment=40, top=tail)  # type: ignore[arg-type]
         with monkeypatch.context() as patched:
-            patched.setattr(NEAR_UNIQUE, lambda *_: False)
+            patched.setattr(BEYOND_DRIVER, lambda *_: False)
             patched.setattr(embedded, "ranks_held", 0)
             wanted = run_on(embedded, stage, rows, record_id="row")
-        monkeypatch.setattr(NEAR_UNIQUE, lambda *_: True)
+        monkeypatch.setattr(BEYOND_DRIVER, lambda *_: True)
         found = run_on(engine, stage, rows, record_id="row", parts=3, shuffled=True)
         assert found.rows.sort_by("row").equals(wanted.rows.sort_by("row"))
         assert found.plan == wanted.plan
@@ -286,14 +286,14 @@ TAILED = {
 def test_tails_without_a_histogram_are_those_with_one(
     embedded: Engine, run_on: Any, values: Any, top: float, bottom: float, sampled: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A sample of four values brackets badly; what is outside is then counted whole."""
-    monkeypatch.setattr(swap_window, "SAMPLED", sampled)
-    monkeypatch.setattr(swap_window, "DEVIATIONS", 0.1 if sampled == 4 else 6.0)
+    """With a sample of four values brackets take several passes to become short."""
+    monkeypatch.setattr(exact_quantiles, "SAMPLED", sampled)
+    monkeypatch.setattr(exact_quantiles, "COLLECTED", sampled)
     rows = pa.table({"x": values, "row": range(len(values))})
     stage = RankSwap(columns=["x"], p=0.1, top=top, bottom=bottom)
     found = {}
     for near in (True, False):
-        monkeypatch.setattr(NEAR_UNIQUE, lambda *_, near=near: near)
+        monkeypatch.setattr(BEYOND_DRIVER, lambda *_, near=near: near)
         made = run_on(embedded, stage, rows, record_id="row")
         found[near] = made.plan, made.rows.sort_by("row")
     assert found[True] == found[False]
@@ -303,7 +303,7 @@ def test_tails_without_a_histogram_are_those_with_one(
 def test_values_that_move_any_distance_go_to_no_driver(
     spark_engine: Engine, run_on: Any, embedded: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from privpipe.engines.spark import rank_exchange
+    from privpipe.engines.distributed import rank_exchange
 
     rng = np.random.default_rng(5)
     x = pa.array(np.round(rng.normal(size=300), 1), mask=rng.random(300) < 0.1)
@@ -315,10 +315,10 @@ def test_values_that_move_any_distance_go_to_no_driver(
     )
     for stage in stages:
         with monkeypatch.context() as patched:
-            patched.setattr(NEAR_UNIQUE, lambda *_: False)
+            patched.setattr(BEYOND_DRIVER, lambda *_: False)
             wanted = run_on(embedded, stage, rows, record_id="row")
         with monkeypatch.context() as patched:
-            patched.setattr(NEAR_UNIQUE, lambda *_: True)
+            patched.setattr(BEYOND_DRIVER, lambda *_: True)
             patched.setattr(rank_exchange, "ROWS_PER_RANGE", 90)
             patched.setattr(rank_exchange, "LEAST_ROWS", 90)
             found = run_on(spark_engine, stage, rows, record_id="row", parts=3, shuffled=True)
@@ -348,7 +348,7 @@ def test_distinct_values_are_estimated_from_the_least_hashes(embedded: Engine, m
     monkeypatch.setattr(segment_swap, "MOST_VALUES", 20_000)
     for distinct, said in ((50_000, True), (10_000, False), (5, False)):
         rows = pa.table({"x": np.arange(60_000) % distinct})
-        assert segment_swap.is_near_unique(embedded, embedded.scan(Source(data=rows)), "x", 60_000) is said
+        assert segment_swap.is_beyond_driver(embedded, embedded.scan(Source(data=rows)), "x", 60_000) is said
 
 
 def test_ranks_do_not_slow_down_on_skewed_data(run: Any) -> None:
