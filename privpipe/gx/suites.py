@@ -268,7 +268,10 @@ def template(name: str, **parameters: Any) -> ExpectationSuite:
     for entry, own in chosen.entries.items():
         kwargs = {**own, **({} if entry == "safe_harbor" else _ROLES)}
         known |= {value["$PARAMETER"] for value in kwargs.values() if is_suite_parameter(value)}
-        kwargs = {key: _filled(value, parameters) for key, value in kwargs.items()}
+        kwargs = {
+            key: parameters.get(value["$PARAMETER"], value) if is_suite_parameter(value) else value
+            for key, value in kwargs.items()
+        }
         if entry == "safe_harbor":
             made.append(ExpectSafeHarbor(**kwargs))
         else:
@@ -281,7 +284,3 @@ def template(name: str, **parameters: Any) -> ExpectationSuite:
         )
     meta = {"privpipe": {DECLARED: len(made)}, "about": chosen.about, "source": chosen.source}
     return ExpectationSuite(name=name, expectations=made, meta=meta)
-
-
-def _filled(value: Any, parameters: Mapping[str, Any]) -> Any:
-    return parameters.get(value["$PARAMETER"], value) if is_suite_parameter(value) else value

@@ -53,7 +53,7 @@ class OverPopulation:
     def measure(self, block: ClassBlock, facts: Facts) -> Compared:
         """Measure the classes of both; suppressed records are in no class, yet their persons are."""
         both, marked = beside_population(block)
-        short = both.sizes > _population(both)
+        short = both.sizes > (np.zeros(len(both), np.int64) if both.population is None else both.population)
         judged = self.inner.measure(both, facts)
         return Compared(
             replace(judged, marked=marked, classes=int((both.sizes > 0).sum())),
@@ -121,10 +121,6 @@ def reduce_beside_population(
             "somebody in the population, generalized alike"
         )
     return found.judged
-
-
-def _population(block: ClassBlock) -> Any:
-    return np.zeros(len(block), np.int64) if block.population is None else block.population
 
 
 MOST_PATTERNS = 1 << 24

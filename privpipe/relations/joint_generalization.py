@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from annotated_types import Ge, Le
 from typing_extensions import Doc
@@ -48,8 +48,8 @@ class GeneralizeJointly(SetStage):
     GeneralizeJointly(suppress_at_most=0.02)
     """
 
-    threat: ClassVar[str] = "Persons whom few others match in what an intruder knows, over all tables."
-    choose: ClassVar[str] = "`optimal`; `bottom_up` where there are many vectors of levels and large tables."
+    threat = "Persons whom few others match in what an intruder knows, over all tables."
+    choose = "`optimal`; `bottom_up` where there are many vectors of levels and large tables."
 
     search: Annotated[Literal["optimal", "bottom_up"], Doc("the best vector of levels, or a walk up to one")] = (
         "optimal"

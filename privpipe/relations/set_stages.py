@@ -81,7 +81,7 @@ class RelatedSet:
 class SetStage(Entry):
     """Something that changes related tables together, after the stages of each."""
 
-    taxon: ClassVar[str] = "relations"
+    taxon = "relations"
     needs_seed: ClassVar[bool] = False
 
     def run(self, tables: RelatedSet) -> RelatedSet:
@@ -135,8 +135,8 @@ class CapRows(SetStage):
     """
 
     needs_seed: ClassVar[bool] = True
-    threat: ClassVar[str] = "Persons with many rows are known by their number, and by any few of them."
-    choose: ClassVar[str] = "The number that all but one in a hundred persons stay below."
+    threat = "Persons with many rows are known by their number, and by any few of them."
+    choose = "The number that all but one in a hundred persons stay below."
 
     table: Annotated[str, Doc("the table whose rows are kept")]
     at_most: Annotated[int, Ge(1), Doc("rows of a person that are kept")]
@@ -218,8 +218,8 @@ class SuppressPersons(SetStage):
     SuppressPersons(at_most=0.05)
     """
 
-    threat: ClassVar[str] = "Persons whom few others match in what an intruder knows."
-    choose: ClassVar[str] = "Up to 0.05; generalize or cap rows first where more would go."
+    threat = "Persons whom few others match in what an intruder knows."
+    choose = "Up to 0.05; generalize or cap rows first where more would go."
 
     at_most: Annotated[float, Ge(0), Le(1), Doc("share of the persons that may be removed")]
 
@@ -286,10 +286,8 @@ class SuppressRows(SetStage):
     """
 
     needs_seed: ClassVar[bool] = True
-    threat: ClassVar[str] = (
-        "A rare row, such as a visit to a small ward, that identifies a person who is otherwise one of many."
-    )
-    choose: ClassVar[str] = "Up to 0.05; before `suppress_persons`, which then removes fewer."
+    threat = "A rare row, such as a visit to a small ward, that identifies a person who is otherwise one of many."
+    choose = "Up to 0.05; before `suppress_persons`, which then removes fewer."
 
     table: Annotated[str, Doc("the table whose rows are removed")]
     at_most: Annotated[float, Ge(0), Le(1), Doc("share of the table's rows that may be removed")]

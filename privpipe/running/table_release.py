@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,6 +28,7 @@ from privpipe.running.table_report import TableReport
 from privpipe.running.tables_read import pinned_tables, read_as_source
 from privpipe.running.waiting_runs import Ready
 from privpipe.sinks.local import LocalTarget, sink_faults
+from privpipe.sinks.records import file_hash
 from privpipe.sinks.remote import RemoteTarget
 from privpipe.tables.entries import TableSet
 from privpipe.tables.response_judgement import require_judged
@@ -292,7 +292,7 @@ def _output(shown: Mapping[str, pa.Table], folder: Path, written: Written) -> di
     files = []
     for name in sorted(written.files):
         path = folder / name
-        files.append({"name": name, "bytes": path.stat().st_size, "sha256": _sha256(path)})
+        files.append({"name": name, "bytes": path.stat().st_size, "sha256": file_hash(path)})
     return {
         "records": written.records,
         "suppressed_records": None,
@@ -300,8 +300,3 @@ def _output(shown: Mapping[str, pa.Table], folder: Path, written: Written) -> di
         "tables": {name: {"rows": table.num_rows, "columns": table.schema.names} for name, table in shown.items()},
         "files": files,
     }
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as handle:
-        return hashlib.file_digest(handle, "sha256").hexdigest()

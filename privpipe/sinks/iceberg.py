@@ -399,7 +399,11 @@ class IcebergTarget(WholeReleases):
             return
         try:
             table = self._load()
-            referenced = [] if table is None else [table.metadata_location, *_logged(table)]
+            referenced = (
+                []
+                if table is None
+                else [table.metadata_location, *(str(each.metadata_file) for each in table.metadata.metadata_log)]
+            )
             io = self._catalogue()._load_file_io(location=told["location"]) if table is None else table.io
             Leftovers(io, told["location"], run_id, told["commit"]).remove(referenced, told["made"])
         except Exception as problem:  # noqa: BLE001 no pointer leads to what is left
@@ -429,7 +433,3 @@ class IcebergTarget(WholeReleases):
             raise SinkError(
                 f"another run is writing the sink {self.name!r}; this one did nothing. Try again when it is done"
             ) from None
-
-
-def _logged(table: Any) -> list[str]:
-    return [str(each.metadata_file) for each in table.metadata.metadata_log]

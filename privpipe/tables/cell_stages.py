@@ -64,7 +64,7 @@ class RoundTable(TableStage):
     [10, 5, 5]
     """
 
-    source: ClassVar[str] = "Hundepool et al., Statistical Disclosure Control, Wiley 2012, 5.4; SmallCountRounding"
+    source = "Hundepool et al., Statistical Disclosure Control, Wiley 2012, 5.4; SmallCountRounding"
     preserves: ClassVar[str] = "figures to within the base; by random also their mean"
     reveals: ClassVar[str] = "the interval that each rounded figure can come from"
 

@@ -67,7 +67,7 @@ def contributors_who_know(
 
 def _known(family: Family, column: str | None, share: Fraction | None) -> _Known:
     """What contributors know, those without a code by the cells that they have in common."""
-    figures = [_seen(measure.figures, column) for measure in family.measures]
+    figures = [measure.figures if column is None else measure.figures.others[column] for measure in family.measures]
     codes = [_shared_codes(family, figures)] if not _have_codes(family, figures) else None
     parts = []
     for at in range(family.published):
@@ -86,10 +86,6 @@ def _known(family: Family, column: str | None, share: Fraction | None) -> _Known
                 parts.append(_Known(code, variables[cells], totals[cells] - rest, totals[cells] + rest))
     names = ("codes", "variables", "low", "high")
     return _Known(*(np.concatenate([getattr(part, name) for part in parts]).astype(np.int64) for name in names))
-
-
-def _seen(figures: CellFigures, column: str | None) -> CellFigures:
-    return figures if column is None else figures.others[column]
 
 
 def _have_codes(family: Family, figures: list[CellFigures]) -> bool:

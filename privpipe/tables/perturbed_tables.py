@@ -125,9 +125,7 @@ class CellKey(TableStage):
     True
     """
 
-    source: ClassVar[str] = (
-        "Thompson, Broadfoot, Elazar 2013; Marley, Leaver 2011; Giessing, Tent 2019; sdcTools ptable, cellKey"
-    )
+    source = "Thompson, Broadfoot, Elazar 2013; Marley, Leaver 2011; Giessing, Tent 2019; sdcTools ptable, cellKey"
     preserves: ClassVar[str] = (
         "counts to within D, sums to within a few parts of their largest contribution; on average"
     )
@@ -248,12 +246,10 @@ class Averaging(CellGuarantee):
     Averaging(at_least=1.0)
     """
 
-    source: ClassVar[str] = "Giessing, Tent 2019; Asghar, Kaafar, Averaging attacks on bounded noise, PETS 2020"
-    threat: ClassVar[str] = (
-        "A total is published many times over, as the sum of other cells, each time with other noise."
-    )
-    formula: ClassVar[str] = "min over cells with contributors of 1 / sum over sums that equal it of 1/variance >= v"
-    choose: ClassVar[str] = "1, for noise of variance 2 or more; fewer dimensions and levels raise what is observed."
+    source = "Giessing, Tent 2019; Asghar, Kaafar, Averaging attacks on bounded noise, PETS 2020"
+    threat = "A total is published many times over, as the sum of other cells, each time with other noise."
+    formula = "min over cells with contributors of 1 / sum over sums that equal it of 1/variance >= v"
+    choose = "1, for noise of variance 2 or more; fewer dimensions and levels raise what is observed."
     observes: ClassVar[object] = float
 
     at_least: Annotated[float, Gt(0), Stricter("larger"), Doc("v: least variance that is left of the noise of a count")]

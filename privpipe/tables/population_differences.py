@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, Self
 
 import numpy as np
 import scipy
@@ -42,10 +42,10 @@ class Differencing(UnionGuarantee):
     Differencing(at_least=10)
     """
 
-    source: ClassVar[str] = "Hundepool et al., Handbook on Statistical Disclosure Control, 2nd ed., chapter 5"
-    threat: ClassVar[str] = "Two cells that differ by one person show that person as their difference."
-    formula: ClassVar[str] = "number of published A, B with B inside A and 0 < N_A - N_B < n"
-    choose: ClassVar[str] = "The n of minimum_frequency."
+    source = "Hundepool et al., Handbook on Statistical Disclosure Control, 2nd ed., chapter 5"
+    threat = "Two cells that differ by one person show that person as their difference."
+    formula = "number of published A, B with B inside A and 0 < N_A - N_B < n"
+    choose = "The n of minimum_frequency."
 
     at_least: Annotated[
         int, Ge(1), Stricter("larger"), Doc("n: least number of contributors of a difference that is not empty")

@@ -39,7 +39,7 @@ class DifferentialPrivacy(CellGuarantee):
 
     of_process: ClassVar[bool] = True
     observes: ClassVar[object] = dict
-    source: ClassVar[str] = "Bun, Steinke, Concentrated differential privacy, TCC 2016"
+    source = "Bun, Steinke, Concentrated differential privacy, TCC 2016"
 
     epsilon: Annotated[
         float,
@@ -61,10 +61,13 @@ class DifferentialPrivacy(CellGuarantee):
         noisy = [table for table in chosen if table.process is not None]
         compared = (Comparison(len(noisy), len(chosen), "tables have the record of private_table"),)
         if not noisy:
-            reason = "needs the process record of a `private_table` stage: no table can prove differential privacy."
-            return Verdict(self, None, "error", self.demanded(), reason=reason, compared=compared)
+            reason = "needs the process record of a `private_table` stage: no table can prove differential privacy"
+            return self.not_judged(reason, compared=compared)
         broken = [why for table in chosen for why in _violations(table)]
-        spent = {unit: sum((_amount(table, unit) for table in noisy), start=Fraction(0)) for unit in ("epsilon", "rho")}
+        spent = {
+            unit: sum((Fraction((table.process or {}).get(unit, 0)) for table in noisy), start=Fraction(0))
+            for unit in ("epsilon", "rho")
+        }
         rho = float(spent["rho"])
         epsilon = float(spent["epsilon"]) + rho + 2 * math.sqrt(rho * math.log(1 / self.delta))
         if not at_most(epsilon, self.epsilon):
@@ -82,10 +85,6 @@ class DifferentialPrivacy(CellGuarantee):
     @classmethod
     def examples(cls) -> list[Self]:
         return [cls(epsilon=1.0, delta=1e-6)]
-
-
-def _amount(table: Table, unit: str) -> Fraction:
-    return Fraction((table.process or {}).get(unit, 0))
 
 
 def _violations(table: Table) -> list[str]:

@@ -84,7 +84,7 @@ class PrivateTable(TableStage):
     privpipe.errors.Refused: private_table: it costs epsilon 1, and 0 of 1 is left. Nothing was published
     """
 
-    source: ClassVar[str] = (
+    source = (
         "Canonne, Kamath, Steinke, The discrete Gaussian for differential privacy, NeurIPS 2020; Hay et al., VLDB 2010"
     )
     preserves: ClassVar[str] = "counts and sums up to noise of a known scale"

@@ -66,7 +66,7 @@ class Aggregate(TableStage):
     2      S      1    published         4       published
     """
 
-    source: ClassVar[str] = "Hundepool et al., Statistical Disclosure Control, Wiley 2012, chapters 4 and 5"
+    source = "Hundepool et al., Statistical Disclosure Control, Wiley 2012, chapters 4 and 5"
     preserves: ClassVar[str] = "counts and sums over all combinations of labels"
     reveals: ClassVar[str] = "everything about a cell with one contributor, until `suppress_table` hides it"
 

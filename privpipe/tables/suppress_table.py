@@ -76,9 +76,7 @@ class SuppressTable(TableStage):
     4
     """
 
-    source: ClassVar[str] = (
-        "Fischetti, Salazar, JASA 95 (2000); de Wolf, HiTaS, LNCS 2316 (2002); Langsrud, GaussSuppression"
-    )
+    source = "Fischetti, Salazar, JASA 95 (2000); de Wolf, HiTaS, LNCS 2316 (2002); Langsrud, GaussSuppression"
     preserves: ClassVar[str] = "every figure that is not hidden"
     reveals: ClassVar[str] = "which cells are hidden; an interval for each of them"
     withheld: ClassVar[tuple[str, ...]] = ("cost", "fixed", "avoid", "nodes", "time_limit", "pattern")

@@ -64,10 +64,10 @@ class TableAudit(UnionGuarantee):
     """
 
     threshold_field: ClassVar[str] = "at_most"
-    source: ClassVar[str] = "Fischetti, Salazar, JASA 95 (2000); Neumaier, Shcherbina, Math. Programming 99 (2004)"
-    threat: ClassVar[str] = "A blank cell is its total minus the other cells of its row or column."
-    formula: ClassVar[str] = "max x_p >= a_p + UPL and min x_p <= a_p - LPL over all tables with the published figures"
-    choose: ClassVar[str] = "Always, where a cell is suppressed; add `prior` for sums that competitors can estimate."
+    source = "Fischetti, Salazar, JASA 95 (2000); Neumaier, Shcherbina, Math. Programming 99 (2004)"
+    threat = "A blank cell is its total minus the other cells of its row or column."
+    formula = "max x_p >= a_p + UPL and min x_p <= a_p - LPL over all tables with the published figures"
+    choose = "Always, where a cell is suppressed; add `prior` for sums that competitors can estimate."
 
     at_most: Annotated[Literal[0], Doc("cells that may fail: none")] = 0
     lower: Annotated[Literal["symmetric", "none"], Doc("protection downwards: as upwards, or none")] = "symmetric"

@@ -140,12 +140,10 @@ class TableLoss(CellGuarantee):
 
     threshold_field: ClassVar[str] = "at_most"
     observes: ClassVar[object] = dict[str, float]
-    source: ClassVar[str] = "Hundepool et al., Statistical Disclosure Control, Wiley 2012, 4.6"
-    threat: ClassVar[str] = "None: a table of blanks discloses nothing and is of no use."
-    formula: ClassVar[str] = "sum over hidden cells of |X| / sum over all cells of |X|"
-    choose: ClassVar[str] = (
-        "Compare methods and dimensions by it; as a guarantee it keeps a useless table from leaving."
-    )
+    source = "Hundepool et al., Statistical Disclosure Control, Wiley 2012, 4.6"
+    threat = "None: a table of blanks discloses nothing and is of no use."
+    formula = "sum over hidden cells of |X| / sum over all cells of |X|"
+    choose = "Compare methods and dimensions by it; as a guarantee it keeps a useless table from leaving."
 
     of: Annotated[Literal["value", "cells"], Doc("what is counted: cells, or their absolute value")] = "value"
     at_most: Annotated[float | None, Ge(0), Le(1), Doc("largest share that may be hidden of a response")] = None

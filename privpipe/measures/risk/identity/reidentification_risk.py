@@ -13,7 +13,6 @@ from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, Facts, Guarantee, SizeModel, Tally, Verdict
 from privpipe.blocks.arrays import Ints
-from privpipe.blocks.class_block import added
 from privpipe.blocks.guarantee import short
 from privpipe.blocks.marks import LargestShare, PositiveShare, Stricter
 from privpipe.errors import UsageError
@@ -53,11 +52,7 @@ class BesidePopulation(Guarantee):
         return Tally(classes=int(held.sum()), records=block.records, sums=sums)
 
     def merge(self, left: Tally, right: Tally) -> Tally:
-        return Tally(
-            classes=left.classes + right.classes,
-            records=left.records + right.records,
-            sums=added(left.sums, right.sums),
-        )
+        return left.plus(right)
 
     def judge(self, observed: Tally, facts: Facts) -> Verdict:
         figure = self.figure_of(_pairs(observed.sums)) if observed.records else math.nan
