@@ -22,7 +22,7 @@ from privpipe.gx.joint_expectations import JOINT_EXPECTATIONS, JointExpectation
 from privpipe.gx.rendering import MEANT, meaning_of
 from privpipe.judging.rules import named_columns, undeclared_rule
 from privpipe.models.identity.no_identifiers import NoIdentifiers
-from privpipe.policy.named_entries import named_entries
+from privpipe.policy.catalogues import named_entries
 from privpipe.roles import Roles, read_roles
 
 __all__ = ["COLUMN_PARAMETERS", "TEMPLATES", "load_suite", "save_suite", "suite_of", "template"]

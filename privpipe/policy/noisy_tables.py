@@ -10,7 +10,7 @@ from privpipe.errors import UsageError
 from privpipe.policy.entries import ReadEntry
 from privpipe.policy.plain_values import Report
 from privpipe.tables.entries import CellGuarantee, TableStage
-from privpipe.tables.private_process import of_tables
+from privpipe.tables.private_noise import of_tables
 from privpipe.tables.private_tables import PrivateTable
 from privpipe.tables.stages import Aggregate
 from privpipe.transforms.sampling.safepub import HARMLESS_BEFORE

@@ -32,7 +32,7 @@ from privpipe.sinks.records import file_hash
 from privpipe.sinks.remote import RemoteTarget
 from privpipe.tables.entries import TableSet
 from privpipe.tables.response_judgement import require_judged
-from privpipe.tables.stored_proofs import stored_proofs
+from privpipe.tables.table_audit import stored_proofs
 from privpipe.tables.table_history import require_same_noise
 from privpipe.transforms.base import StagePlan
 

@@ -15,7 +15,7 @@ from privpipe.errors import DataError, UnsupportedError, UsageError
 from privpipe.judging import Assessment
 from privpipe.running.finished_files import finished_rows, in_long_form, tables_by_name
 from privpipe.tables.aggregation import COUNT, TableSpec
-from privpipe.tables.audit_problem import AuditProblem, Levels
+from privpipe.tables.audit_problem import AuditProblem, Levels, product
 from privpipe.tables.cell_stages import RoundTable
 from privpipe.tables.cells import Cells, LinkedCells
 from privpipe.tables.differencing import small_rests
@@ -38,7 +38,6 @@ from privpipe.tables.finished_tables import (
 )
 from privpipe.tables.guarantees import GroupDisclosure, MinimumFrequency, PrimaryRule
 from privpipe.tables.implied_populations import implied_populations
-from privpipe.tables.integer_matrices import product
 from privpipe.tables.nested_differences import nested_differences
 from privpipe.tables.original_cells import counted_figures, kept_contributions, known_table
 from privpipe.tables.perturbed_tables import CellKey

@@ -1,4 +1,4 @@
-"""What is made of contributions before they are added up: clipped values, and keys of their contributors."""
+"""What is made of contributions before they are added up: those of few cells, clipped values, and keys."""
 
 from __future__ import annotations
 
@@ -18,17 +18,21 @@ from privpipe.draws import Seed
 from privpipe.engines import Engine
 from privpipe.errors import UsageError
 from privpipe.hierarchies import canonical_text
+from privpipe.kernels.ids.record_ids import content_hash
 from privpipe.tables.leaf_totals import Grid
 
 __all__ = [
     "PURPOSE",
     "ContributionRows",
+    "KeepCells",
+    "bucket_of",
     "cell_key",
     "cell_keys_of",
     "key_of_sums",
     "keyed_contributions",
     "record_keys",
 ]
+
 
 PURPOSE = "privpipe/record-key/1"
 DIGITS = 16
@@ -145,3 +149,56 @@ def cell_keys_of(grid: Grid, keys: Mapping[Measured, bytes]) -> dict[Measured, N
     """The key of each cell: the sum of its contributors' keys, modulo 2^32."""
     first = len(grid.query.measures) - len(keys)
     return {which: cell_key(grid.figures[f"total_{first + at}"]) for at, which in enumerate(keys)}
+
+
+BUCKETS = 1024
+Ints = NDArray[np.int64]
+
+
+def _words(rows: RowBlock, columns: tuple[str, ...], secret: bytes, purpose: str) -> NDArray[np.uint64]:
+    """Keyed hashes of some columns, 128 bits a row."""
+    seed = Seed(Seed(secret).key(f"tables/contribution-bound/{purpose}"))
+    found = np.ascontiguousarray(content_hash(rows.batch.select(list(columns)), seed))
+    return found.view(np.uint64)
+
+
+@dataclass(frozen=True)
+class bucket_of:  # noqa: N801 - a function of a block that pickles
+    """The key of groups that hold all contributions of each of their contributors."""
+
+    person: str
+    secret: bytes = field(repr=False)
+
+    def __call__(self, rows: RowBlock) -> Ints:
+        return (_words(rows, (self.person,), self.secret, "person")[:, 0] % np.uint64(BUCKETS)).astype(np.int64)
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeepCells:
+    """A function of whole contributors that keeps the first cells of each, in an order keyed to contributor and cell.
+
+    Parameters
+    ----------
+    person : str
+    keys : tuple of str
+    bound : int
+    secret : bytes
+    """
+
+    person: str
+    keys: tuple[str, ...]
+    bound: int
+    secret: bytes = field(repr=False)
+
+    def __call__(self, rows: RowBlock, bucket: int) -> RowBlock:
+        if not len(rows):
+            return rows
+        persons = _words(rows, (self.person,), self.secret, "person")
+        order = _words(rows, (self.person, *self.keys), self.secret, "cell")
+        placed = np.lexsort((order[:, 1], order[:, 0], persons[:, 1], persons[:, 0]))
+        sorted_persons = persons[placed]
+        fresh = np.ones(len(placed), dtype=np.bool_)
+        fresh[1:] = (sorted_persons[1:] != sorted_persons[:-1]).any(axis=1)
+        starts = np.flatnonzero(fresh)
+        ranks = np.arange(len(placed)) - np.repeat(starts, np.diff(np.append(starts, len(placed))))
+        return rows.take(np.sort(placed[ranks < self.bound]))

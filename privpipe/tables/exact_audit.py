@@ -13,10 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.errors import DataError
-from privpipe.tables.audit_problem import UNBOUNDED, AuditProblem, Levels
+from privpipe.tables.audit_problem import UNBOUNDED, AuditProblem, Integers, Levels
 from privpipe.tables.exact_programmes import Point, extreme, feasible_point
 from privpipe.tables.insiders import insider_failures
-from privpipe.tables.integer_matrices import Integers
 from privpipe.tables.proofs import FAILS, UNPROVED, parts, prove
 from privpipe.tables.recomputable import recomputable
 from privpipe.tables.shrinking import LARGEST, NO_BOUND, OpenSystem, Shrunk, shrink

@@ -16,16 +16,69 @@ from numpy.typing import NDArray
 from privpipe.errors import DataError
 from privpipe.tables.aggregates import CellFigures
 from privpipe.tables.aggregation import COUNT
-from privpipe.tables.audit_problem import UNBOUNDED, AuditProblem, Insider, Levels
+from privpipe.tables.audit_problem import UNBOUNDED, AuditProblem, Insider, Integers, Levels, Matrix, matrix_of
 from privpipe.tables.cell_members import leaves_of_labels
 from privpipe.tables.cells import Cells, Dimension, LinkedCells, linked
 from privpipe.tables.implied_populations import ImpliedPopulations, implied_populations
-from privpipe.tables.integer_matrices import matrix_of
-from privpipe.tables.overlapping_parts import overlaps_of, with_overlaps
 from privpipe.tables.primary_rules import Rule, Settings, of_implied, of_noisy, protection_levels
 from privpipe.tables.table import Measure, Table
 
-__all__ = ["Family", "families", "merged_levels"]
+__all__ = ["Family", "families", "merged_levels", "with_overlaps"]
+
+
+def with_overlaps(cells: LinkedCells, true: Integers | None = None) -> tuple[Matrix, Integers | None]:
+    """The relations of some tables, and for each total along an overlapping dimension: part <= total <= sum of parts.
+
+    Each inequality has one more variable, which is at least 0.
+
+    Parameters
+    ----------
+    true : ndarray of int64, shape (variables,), optional
+
+    Returns
+    -------
+    csr_array
+        Over the variables of the cells, then those of inequalities.
+    ndarray of int64 or None
+        The true figures of the latter, where the others are known.
+    """
+    overlaps = overlaps_of(cells)
+    if not overlaps.shape[0]:
+        return cells.relations, None if true is None else np.empty(0, dtype=np.int64)
+    entries = overlaps.tocoo()
+    rows, size = overlaps.shape
+    whole = np.zeros(rows, dtype=np.int64)
+    whole[entries.row[entries.data > 0]] = entries.col[entries.data > 0]
+    part = np.flatnonzero(entries.data < 0)
+    every, pairs = np.arange(rows), np.arange(len(part))
+    above, below = whole[entries.row[part]], entries.col[part].astype(np.int64)
+    ones = np.ones(len(part), dtype=np.int64)
+    more = rows + len(part)
+    # Total - parts + slack = 0, and total - part - slack = 0.
+    inequalities = matrix_of(
+        np.concatenate([entries.data, np.ones(rows, dtype=np.int64), ones, -ones, -ones]),
+        np.concatenate([entries.row.astype(np.int64), every, rows + pairs, rows + pairs, rows + pairs]),
+        np.concatenate([entries.col.astype(np.int64), size + every, above, below, size + rows + pairs]),
+        (more, size + more),
+    )
+    own = cells.relations.tocoo()
+    shape = (cells.relations.shape[0], size + more)
+    wider = matrix_of(own.data, own.row.astype(np.int64), own.col.astype(np.int64), shape)
+    distances = None
+    if true is not None:
+        distances = np.concatenate([-(overlaps @ true), true[above] - true[below]]).astype(np.int64)
+    return scipy.sparse.csr_array(scipy.sparse.vstack([wider, inequalities])), distances
+
+
+def overlaps_of(cells: LinkedCells) -> Matrix:
+    """Totals along overlapping dimensions and their parts, over all variables."""
+    parts = []
+    for table, variables in zip(cells.tables, cells.variables, strict=True):
+        entries = table.overlaps.tocoo()
+        shape = (table.overlaps.shape[0], cells.size)
+        parts.append(matrix_of(entries.data, entries.row.astype(np.int64), variables[entries.col], shape))
+    return scipy.sparse.csr_array(scipy.sparse.vstack(parts))
+
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]

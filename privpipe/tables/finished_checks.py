@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.errors import DataError
+from privpipe.tables.audit_problem import product
 from privpipe.tables.cells import Cells
 from privpipe.tables.finished_tables import FinishedTable
-from privpipe.tables.integer_matrices import product
 
 __all__ = ["absent_note", "require_counts", "require_margins", "require_sums", "require_told_apart"]
 

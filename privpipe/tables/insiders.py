@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.kernels.integer_tableaus import nearby_columns
-from privpipe.tables.audit_problem import AuditProblem, Levels
-from privpipe.tables.integer_matrices import Integers, Matrix, matrix_of
+from privpipe.tables.audit_problem import AuditProblem, Integers, Levels, Matrix, matrix_of
 from privpipe.tables.proofs import FAILS, UNPROVED, prove_knowing
 from privpipe.tables.shrinking import Shrunk, components_of
 from privpipe.tables.tableau_proofs import FEWEST, Known, counts_of, ranges_of, tableaus_of

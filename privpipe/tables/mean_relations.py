@@ -7,8 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from privpipe.tables.audit_problem import UNBOUNDED, AuditProblem
-from privpipe.tables.integer_matrices import Integers, matrix_of
+from privpipe.tables.audit_problem import UNBOUNDED, AuditProblem, Integers, matrix_of
 
 __all__ = ["with_means"]
 

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from privpipe.errors import DataError
 from privpipe.tables.aggregates import CellFigures
 from privpipe.tables.aggregation import COUNT, Aggregated, TableSpec
+from privpipe.tables.audit_problem import product
 from privpipe.tables.cells import Cells
 from privpipe.tables.finished_tables import FinishedTable, figures_of, finished_cells, in_declared_units
-from privpipe.tables.integer_matrices import product
 from privpipe.tables.table import Measure, Table, measures_of
 
 if TYPE_CHECKING:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from privpipe.tables.audit_problem import AuditProblem
-from privpipe.tables.integer_matrices import Integers
+from privpipe.tables.audit_problem import AuditProblem, Integers
 from privpipe.tables.proofs import FAILS, prove
 from privpipe.tables.shrinking import OpenSystem, components_of, tightened
 

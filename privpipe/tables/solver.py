@@ -10,7 +10,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from privpipe.tables.integer_matrices import Matrix
+from privpipe.tables.audit_problem import Matrix
 from privpipe.tables.shrinking import NO_BOUND
 
 __all__ = ["Answer", "Programme", "solve"]

@@ -15,8 +15,7 @@ from privpipe.tables.cells import LinkedCells
 from privpipe.tables.exact_audit import AuditResult, Kind, audit
 from privpipe.tables.hierarchical_patterns import hierarchical
 from privpipe.tables.implied_populations import ImpliedPopulations, implied_populations
-from privpipe.tables.least_cost_patterns import Limits, least_cost
-from privpipe.tables.linear_patterns import linear_pattern
+from privpipe.tables.least_cost_patterns import Limits, least_cost, linear_pattern
 from privpipe.tables.moves import Hiding, Requirement, cheapest_move, joint_move
 
 __all__ = ["AVOIDED", "COSTS", "METHODS", "Suppression", "costs", "label_order", "repaired", "suppress"]

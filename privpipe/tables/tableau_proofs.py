@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.kernels.integer_tableaus import moves_of_groups, nearby_columns
-from privpipe.tables.integer_matrices import Integers, matrix_of
+from privpipe.tables.audit_problem import Integers, matrix_of
 from privpipe.tables.shrinking import NO_BOUND, OpenSystem
 from privpipe.tables.witnesses import Move, Requirements
 

@@ -13,14 +13,13 @@ from numpy.typing import NDArray
 from privpipe.errors import DataError
 from privpipe.tables.aggregates import CellFigures
 from privpipe.tables.aggregation import COUNT, Aggregated, TableSpec
-from privpipe.tables.audit_problem import Levels
+from privpipe.tables.audit_problem import Levels, Matrix, matrix_of
 from privpipe.tables.cell_members import Contributions, Members, added_up, expanded, leaves_of_labels
 from privpipe.tables.cells import Cells, Dimension, LinkedCells
 from privpipe.tables.differencing import nested_pairs
 from privpipe.tables.entries import TableSet
 from privpipe.tables.families import Family, families, merged_levels
 from privpipe.tables.implied_populations import ImpliedPopulations, implied_populations
-from privpipe.tables.integer_matrices import Matrix, matrix_of
 from privpipe.tables.primary_rules import Rule, Settings, of_noisy, protection_levels
 from privpipe.tables.table import Measure, Table
 from privpipe.tables.table_history import PlacedTable

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from privpipe.tables.audit_problem import Integers, product
 from privpipe.tables.exact_programmes import DENOMINATORS, Point
-from privpipe.tables.integer_matrices import Integers, product
 from privpipe.tables.shrinking import NO_BOUND, OpenSystem, components_of
 
 __all__ = ["Move", "Requirements", "Witnesses"]
