@@ -20,7 +20,7 @@ CATALOGUE = Catalogue(
         "MarketerRisk": "risk.identity.reidentification_risk",
         "FileUniqueness": "risk.identity.uniqueness",
         "HomogeneityAttack": "risk.attribute.class_inference",
-        "AttributeInference": "risk.attribute.attribute_inference",
+        "AttributeInference": "risk.attribute.class_inference",
         "CorrectAttribution": "risk.attribute.correct_attribution",
         "BackgroundKnowledgeAttack": "risk.attribute.class_inference",
         "RankIntervalDisclosure": "risk.attribute.interval_disclosure",

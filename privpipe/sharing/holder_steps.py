@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Ints
 from privpipe.border import bordered
 from privpipe.errors import DataError, SinkError, UsageError, did_you_mean
 from privpipe.private_files import locked, private_folder
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Budget", "Participant", "partial_sum"]
 
-Ints = NDArray[np.int64]
 STATE, LOCK = "kept.bin", "lock"
 PUBLIC, PRIVATE = 0o666, 0o600
 KEY = 32

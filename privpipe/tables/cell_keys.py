@@ -14,16 +14,14 @@ from typing import Any, Self
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Floats, Ints
 from privpipe.errors import DataError, NoSolutionError, UsageError
 from privpipe.tables.cells import Cells, Dimension
 from privpipe.tables.maximum_entropy import most_even
 
 __all__ = ["LARGEST_DEVIATION", "NoiseRow", "NoiseTable", "averaged_variance", "averages"]
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 ONE = 1 << 32
 """Keys and cumulative probabilities are integers of this part of 1."""
 LARGEST_DEVIATION = 1000

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Ints
 from privpipe.errors import DataError
 from privpipe.tables.cells import Cells, Dimension
 
 __all__ = ["Contributions", "Members", "added_up", "expanded", "leaves_of_labels"]
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, repr=False)

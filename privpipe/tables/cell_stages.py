@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 import numpy as np
 from annotated_types import Ge
-from numpy.typing import NDArray
 from typing_extensions import Doc
 
+from privpipe.blocks.arrays import Ints
 from privpipe.errors import DataError, UsageError
 from privpipe.tables.aggregation import COUNT
 from privpipe.tables.cells import linked
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from privpipe.tables.aggregation import TableSpec
 
 __all__ = ["RoundTable"]
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from privpipe.blocks import RowBlock
 from privpipe.blocks.aggregate_query import AggregateMeasure, AggregateQuery
+from privpipe.blocks.arrays import Ints
 from privpipe.draws import Seed
 from privpipe.engines import Engine
 from privpipe.errors import UsageError
@@ -152,7 +153,6 @@ def cell_keys_of(grid: Grid, keys: Mapping[Measured, bytes]) -> dict[Measured, N
 
 
 BUCKETS = 1024
-Ints = NDArray[np.int64]
 
 
 def _words(rows: RowBlock, columns: tuple[str, ...], secret: bytes, purpose: str) -> NDArray[np.uint64]:

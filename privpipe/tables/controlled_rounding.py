@@ -7,8 +7,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Floats, Ints
 from privpipe.errors import DataError, NoSolutionError
 from privpipe.tables.cells import LinkedCells
 from privpipe.tables.search_programmes import whole
@@ -16,8 +16,6 @@ from privpipe.tables.subtables import Subtable, subtables
 
 __all__ = ["ControlledRounding", "controlled"]
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 WHOLE_MODEL = 3_000
 """Cells up to which a table is rounded as one programme."""
 NODES = 20_000

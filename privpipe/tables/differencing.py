@@ -9,12 +9,12 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Ints
 from privpipe.errors import UsageError
 from privpipe.tables.cells import Cells
 
 __all__ = ["Differences", "Differencing", "atoms_of_leaves", "nested_pairs", "small_rests"]
 
-Ints = NDArray[np.int64]
 PRODUCTS = 20_000_000
 """Pairs of cells that are looked at together."""
 

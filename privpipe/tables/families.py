@@ -13,6 +13,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Bools, Ints
 from privpipe.errors import DataError
 from privpipe.tables.aggregates import CellFigures
 from privpipe.tables.aggregation import COUNT
@@ -80,8 +81,6 @@ def overlaps_of(cells: LinkedCells) -> Matrix:
     return scipy.sparse.csr_array(scipy.sparse.vstack(parts))
 
 
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 MOST = UNBOUNDED // 4
 """Absolute values up to which bounds and levels are handed to the audit."""
 

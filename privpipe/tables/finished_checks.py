@@ -7,7 +7,6 @@ from decimal import Decimal
 from math import prod
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privpipe.errors import DataError
 from privpipe.tables.audit_problem import product
@@ -16,7 +15,6 @@ from privpipe.tables.finished_tables import FinishedTable
 
 __all__ = ["absent_note", "require_counts", "require_margins", "require_sums", "require_told_apart"]
 
-Ints = NDArray[np.int64]
 PLACES = 3
 """Totals that a message names."""
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Bools
 from privpipe.blocks.verdict import Comparison, Verdict
 from privpipe.errors import DataError
 from privpipe.tables.aggregates import pattern_mask
@@ -14,8 +14,6 @@ from privpipe.tables.finished_tables import FinishedTable
 from privpipe.tables.guarantees import MinimumFrequency
 
 __all__ = ["frequency_verdict"]
-
-Bools = NDArray[np.bool_]
 
 
 def frequency_verdict(

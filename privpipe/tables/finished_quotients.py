@@ -7,8 +7,8 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Ints
 from privpipe.errors import DataError
 from privpipe.tables.cells import Cells
 from privpipe.tables.finished_tables import FinishedTable, blank_or_decimal
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["base_rows", "require_quotients", "with_blanks_alone"]
 
-Ints = NDArray[np.int64]
 FLOAT_ERROR = Fraction(1, 2**48)
 """Relative error of a quotient of floats."""
 

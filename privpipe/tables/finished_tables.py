@@ -11,8 +11,8 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Bools, Ints
 from privpipe.errors import DataError, UsageError, did_you_mean
 from privpipe.tables.audit_problem import UNBOUNDED, AuditProblem
 from privpipe.tables.cells import Cells, Dimension, LinkedCells, linked
@@ -39,8 +39,6 @@ __all__ = [
     "require_exact",
 ]
 
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 SUPPRESSED = ("c", "suppressed", "primary", "secondary")
 """Texts of a status that say that a figure is blank."""
 MARK = re.compile(r"<\s*([1-9]\d{0,8})")

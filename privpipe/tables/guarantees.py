@@ -10,9 +10,9 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from annotated_types import Ge, Gt, Le, Lt
-from numpy.typing import NDArray
 from typing_extensions import Doc
 
+from privpipe.blocks.arrays import Bools
 from privpipe.blocks.marks import Stricter
 from privpipe.blocks.verdict import Comparison, Verdict
 from privpipe.errors import UsageError, did_you_mean
@@ -36,7 +36,6 @@ __all__ = [
     "PriorPosterior",
 ]
 
-Bools = NDArray[np.bool_]
 Weights = Literal["replicate", "sample", "known"]
 Negative = Literal["refuse", "absolute", "frequency"]
 Safety = Literal["safe", "unsafe"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Bools, Ints
 from privpipe.tables.audit_problem import Levels
 from privpipe.tables.cells import LinkedCells
 from privpipe.tables.least_cost_patterns import Limits, least_cost
@@ -15,8 +15,6 @@ from privpipe.tables.subtables import Subtable, subtables
 
 __all__ = ["hierarchical"]
 
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 SUBTABLE_LIMITS = Limits(nodes=1_000, rounds=20, entries=500_000)
 LARGE_SUBTABLE = 300
 LARGE_LIMITS = Limits(nodes=0, rounds=0, entries=0)

@@ -11,15 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Bools
 from privpipe.errors import DataError
 from privpipe.tables.cells import Cells
 from privpipe.tables.table import Table
 
 __all__ = ["kept_pattern", "pattern_of"]
 
-Bools = NDArray[np.bool_]
 Pattern = Mapping[str, Bools]
 STAGE = "suppress_table"
 

@@ -10,14 +10,12 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Bools, Floats
 from privpipe.tables.moves import Hiding, Requirement, cheapest_move, farthest
 from privpipe.tables.search_programmes import linear, whole
 
 __all__ = ["Limits", "Pattern", "drawn_prime", "least_cost", "linear_pattern"]
 
-
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 
 GRAIN = 5040
 """Multipliers are rounded to this part of 1: any multipliers give a valid cut, and these give one without noise."""

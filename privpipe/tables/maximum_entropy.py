@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Floats
 from privpipe.errors import NoSolutionError
 
 __all__ = ["most_even"]
 
-Floats = NDArray[np.float64]
 STEPS = 500
 CLOSE = 1e-13
 ENOUGH = 1e-10

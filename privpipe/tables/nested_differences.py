@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Bools, Ints
 from privpipe.tables.cells import Cells, Dimension
 from privpipe.tables.differencing import atoms_of_leaves
 
 __all__ = ["nested_differences"]
-
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 
 def nested_differences(

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Bools, Ints
 from privpipe.errors import DataError
 from privpipe.tables.aggregates import CellFigures
 from privpipe.tables.aggregation import COUNT, Aggregated, TableSpec
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = ["counted_figures", "kept_contributions", "known_table", "lone_codes"]
-
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 
 def kept_contributions(rows: pa.Table, key: str) -> int:

@@ -11,6 +11,7 @@ from annotated_types import Ge, Gt, Le, Lt
 from numpy.typing import NDArray
 from typing_extensions import Doc
 
+from privpipe.blocks.arrays import Ints
 from privpipe.blocks.marks import Stricter
 from privpipe.blocks.verdict import Comparison, Verdict
 from privpipe.errors import UsageError
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ADDED_UP", "Averaging", "CellKey", "keyed_spec", "keys_of", "require_added_up"]
 
-Ints = NDArray[np.int64]
 ADDED_UP = ("count", "sum", "mean", "ratio", "percentage")
 """Responses that are made of counts and sums alone."""
 NOT_ADDITIVE = "figures have noise one by one, so parts do not add up to totals; the same people have the same figure"

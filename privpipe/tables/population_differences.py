@@ -8,9 +8,9 @@ from typing import Annotated, Self
 import numpy as np
 import scipy
 from annotated_types import Ge
-from numpy.typing import NDArray
 from typing_extensions import Doc
 
+from privpipe.blocks.arrays import Bools
 from privpipe.blocks.marks import Stricter
 from privpipe.blocks.verdict import Comparison, Verdict
 from privpipe.errors import DataError
@@ -23,7 +23,6 @@ from privpipe.tables.union_families import TooManyClasses, counted_together
 
 __all__ = ["Differencing"]
 
-Bools = NDArray[np.bool_]
 DIFFERENCES_OF_NOISE = "all counts have noise, and differences of such are no populations; leave the guarantee out."
 
 

@@ -17,9 +17,9 @@ from typing import Annotated, Any, ClassVar, Self, TypeAlias
 import numpy as np
 import scipy
 from annotated_types import Gt, Lt
-from numpy.typing import NDArray
 from typing_extensions import Doc
 
+from privpipe.blocks.arrays import Floats, Ints
 from privpipe.blocks.marks import Stricter
 from privpipe.blocks.public_edition import PublicRules
 from privpipe.blocks.verdict import Comparison, Verdict
@@ -33,8 +33,6 @@ from privpipe.tolerance import at_most
 __all__ = ["MECHANISMS", "DifferentialPrivacy", "Paid", "PrivateNoise", "Spend", "levels_of", "of_tables"]
 
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 MECHANISMS = {"laplace": "epsilon", "gaussian": "rho"}
 NEIGHBOURS = ("add_remove", "replace")
 SPLITS = ("leaves", "levels")

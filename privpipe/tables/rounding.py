@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Bools, Ints
 from privpipe.draws import Seed, Stream
 from privpipe.errors import DataError, UsageError
 from privpipe.tables.cells import Cells
@@ -23,8 +23,6 @@ __all__ = [
     "small_count_intervals",
 ]
 
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 METHODS = ("nearest", "midpoint", "random", "controlled", "small_counts")
 PURPOSE = "privpipe/table-round/1"
 LARGEST_INTEGER = int(np.iinfo(np.int64).max)

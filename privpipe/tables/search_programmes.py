@@ -12,9 +12,10 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Floats
+
 __all__ = ["LinearAnswer", "WholeAnswer", "linear", "whole"]
 
-Floats = NDArray[np.float64]
 Matrix: TypeAlias = "scipy.sparse.csr_array"
 OPTIMAL = 0
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from annotated_types import Ge, Le
-from numpy.typing import NDArray
 from typing_extensions import Doc
 
+from privpipe.blocks.arrays import Ints
 from privpipe.border import bordered
 from privpipe.errors import DataError, UsageError
 from privpipe.tables.aggregates import CellFigures
@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from privpipe.hierarchies import HierarchySpec
 
 __all__ = ["ONE_TABLE", "Aggregate", "derived", "needs_joint"]
-
-
-Ints = NDArray[np.int64]
 
 
 def derived(spec: TableSpec, whole: Aggregated) -> Aggregated | None:

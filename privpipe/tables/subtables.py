@@ -10,11 +10,10 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Ints
 from privpipe.tables.cells import Cells, Dimension, LinkedCells
 
 __all__ = ["Subtable", "subtables"]
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

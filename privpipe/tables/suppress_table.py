@@ -8,9 +8,9 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from annotated_types import Ge, Gt
-from numpy.typing import NDArray
 from typing_extensions import Doc
 
+from privpipe.blocks.arrays import Bools, Ints
 from privpipe.blocks.marks import FilePath
 from privpipe.errors import NoSolutionError, UsageError
 from privpipe.tables.aggregates import pattern_mask
@@ -35,8 +35,6 @@ from privpipe.tables.union_patterns import closed_over_releases, fixed_cells
 
 __all__ = ["SuppressTable"]
 
-Bools = NDArray[np.bool_]
-Ints = NDArray[np.int64]
 MOST_ROUNDS = 10
 """Times that the measures of a release are gone through until none asks for more cells."""
 

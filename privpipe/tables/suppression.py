@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Bools, Ints
 from privpipe.errors import DataError, NoSolutionError, UsageError
 from privpipe.tables.cells import LinkedCells
 from privpipe.tables.exact_audit import AuditResult, Kind, audit
@@ -20,8 +20,6 @@ from privpipe.tables.moves import Hiding, Requirement, cheapest_move, joint_move
 
 __all__ = ["AVOIDED", "COSTS", "METHODS", "Suppression", "costs", "label_order", "repaired", "suppress"]
 
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 METHODS = ("auto", "optimal", "hierarchical", "gauss")
 COSTS = ("value", "cells", "contributors", "root")
 LARGEST_INTEGER = int(np.iinfo(np.int64).max)

@@ -16,6 +16,7 @@ from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 from typing_extensions import Doc
 
+from privpipe.blocks.arrays import Bools
 from privpipe.blocks.marks import Stricter
 from privpipe.blocks.verdict import Comparison, Verdict
 from privpipe.errors import UsageError
@@ -40,9 +41,6 @@ __all__ = [
     "rules_of",
     "stored_proofs",
 ]
-
-
-Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)

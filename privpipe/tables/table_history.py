@@ -10,8 +10,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Ints
 from privpipe.blocks.release_history import ReleaseRows, TableRows
 from privpipe.errors import DataError, UsageError
 from privpipe.tables.aggregates import CellFigures
@@ -24,7 +24,6 @@ from privpipe.tables.table import Measure, Table
 
 __all__ = ["PlacedTable", "TableHistory", "columns_of", "remembered", "require_same_noise", "without_cells"]
 
-Ints = NDArray[np.int64]
 FIGURES = ("shown", "low", "high", "hidden", "total", "contributors")
 
 OTHER_UNIT = (

@@ -9,9 +9,9 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from annotated_types import Ge, Le
-from numpy.typing import NDArray
 from typing_extensions import Doc
 
+from privpipe.blocks.arrays import Bools, Ints
 from privpipe.blocks.verdict import Comparison, Verdict
 from privpipe.tables.aggregates import rational
 from privpipe.tables.aggregation import COUNT
@@ -21,8 +21,6 @@ from privpipe.tables.table import Table, measures_of
 
 __all__ = ["Loss", "TableLoss", "losses", "table_loss"]
 
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 NO_CELL = "no table has a cell with contributors, so nothing could be lost."
 
 

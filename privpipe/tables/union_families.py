@@ -8,8 +8,8 @@ from functools import cached_property
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Bools, Ints
 from privpipe.errors import DataError
 from privpipe.tables.aggregates import CellFigures
 from privpipe.tables.aggregation import COUNT, Aggregated, TableSpec
@@ -26,8 +26,6 @@ from privpipe.tables.table_history import PlacedTable
 
 __all__ = ["MAX_CLASSES", "TooManyClasses", "UnionFamily", "counted_together", "seen_together"]
 
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 MAX_CLASSES = 5_000_000
 CLASSES, DIFFERENCES = "(classes)", "(differences)"
 

@@ -13,6 +13,7 @@ import pyarrow.types as pt
 from numpy.typing import NDArray
 
 from privpipe.blocks import RowBlock
+from privpipe.blocks.arrays import Floats
 from privpipe.errors import DataError, UsageError
 from privpipe.hierarchies import canonical_text
 
@@ -24,7 +25,6 @@ WHOLE = 2.0**52
 """Floats from here on are integers."""
 SPLIT = 134217729.0
 """2^27 + 1, which splits a float into two of 26 bits (Dekker 1971)."""
-Floats = NDArray[np.float64]
 
 
 def decimals_of(column: str, kind: pa.DataType, declared: int | None) -> int:
