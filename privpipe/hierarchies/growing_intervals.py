@@ -25,12 +25,12 @@ from privpipe.hierarchies.interval_levels import (
     Span,
     Tails,
     draft_of_intervals,
+    steps_of_range,
     style_for,
 )
 from privpipe.hierarchies.intervals import HIGHEST, LABELS, LOWEST, NUMBERS, Intervals, check_multiples
 from privpipe.hierarchies.levels import Draft
 from privpipe.hierarchies.options import ROOT, Builder, check_type_of_column
-from privpipe.hierarchies.round_numbers import steps_of_range
 
 __all__ = ["Bands", "Log"]
 

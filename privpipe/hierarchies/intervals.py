@@ -21,6 +21,7 @@ from privpipe.hierarchies.interval_levels import (
     IntervalText,
     LabelStyle,
     NumberLine,
+    RoundedCuts,
     Span,
     Tails,
     Tier,
@@ -30,7 +31,6 @@ from privpipe.hierarchies.interval_levels import (
 )
 from privpipe.hierarchies.levels import Draft
 from privpipe.hierarchies.options import ROOT, Builder, check_type_of_column, known_keys, read_fields
-from privpipe.hierarchies.round_numbers import RoundedCuts
 
 __all__ = ["HIGHEST", "LABELS", "LOWEST", "NUMBERS", "EqualCount", "Intervals", "Quantiles", "check_multiples"]
 

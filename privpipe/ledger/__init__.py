@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from privpipe.ledger.ledger import Ledger
-from privpipe.policy.sinks import NOT_JUDGED, DeclaredLedger, history_entries, named_ledger
+from privpipe.policy.ledgers import NOT_JUDGED, DeclaredLedger, history_entries, named_ledger
 
 __all__ = ["NOT_JUDGED", "DeclaredLedger", "Ledger", "history_entries", "named_ledger"]

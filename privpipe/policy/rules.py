@@ -27,7 +27,7 @@ from privpipe.policy.entries import (
     check_processes,
     check_stages_under_counting,
     filled_in,
-    of_tables,
+    is_of_tables,
     read_entries,
     section_hint,
 )
@@ -496,7 +496,7 @@ def _read_whole(
     read = {name: read_entries(report, found.get(name, []), name, catalogues, base_dir) for name in ENTRIES}
     read = {name: filled_in(report, items, columns, population="population" in found) for name, items in read.items()}
     records, tables = read, None
-    if any(of_tables(item) for items in read.values() for item in items):
+    if any(is_of_tables(item) for items in read.values() for item in items):
         from privpipe.policy.tables import without_tables
 
         records, tables = without_tables(report, read, columns, found)

@@ -24,7 +24,7 @@ from privpipe.judging.recovery import Recoveries, recoveries
 from privpipe.judging.rules import metadata_notes
 from privpipe.judging.table_facts import person_histograms
 from privpipe.policy import Policy
-from privpipe.policy.sinks import named_ledger
+from privpipe.policy.ledgers import named_ledger
 from privpipe.policy.specs import require_one_table
 from privpipe.running.run_context import judging_rules, versions_at_work
 from privpipe.running.tables_read import (

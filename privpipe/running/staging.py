@@ -17,7 +17,7 @@ from privpipe.engines.base.contract import fingerprint
 from privpipe.errors import DataError, NoSolutionError, UsageError
 from privpipe.judging import JudgingRules
 from privpipe.judging.release_memory import hashed_rows, places_of
-from privpipe.policy.sinks import named_ledger
+from privpipe.policy.ledgers import named_ledger
 from privpipe.roles import Roles
 from privpipe.running.attached_source import with_columns_read
 from privpipe.running.plan import DrawnIn, Plan, plan_key, released_columns

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.ml.util import DefaultParamsReader, DefaultParamsWriter, MLReader, MLWriter
 
-from privpipe.engines.spark.session import is_connect
 from privpipe.errors import UnsupportedError, UsageError
 
 if TYPE_CHECKING:
@@ -56,6 +55,8 @@ class Writer(MLWriter):
             _write_private(session, text, _within(path, PLAN))
 
     def _handleOverwrite(self, path: str) -> None:  # noqa: N802 - Spark ML's name
+        from privpipe.engines.spark.session import is_connect
+
         if not is_connect(self.sparkSession):
             super()._handleOverwrite(path)
             return
@@ -160,6 +161,8 @@ def _write_text(session: Any, text: str, path: str) -> None:
 
 def _write_private(session: Any, text: str, path: str) -> None:
     """One file that is its owner's alone before a byte is in it."""
+    from privpipe.engines.spark.session import is_connect
+
     if is_connect(session):
         _write_text(session, text, path)
         return

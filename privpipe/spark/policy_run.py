@@ -12,7 +12,7 @@ from privpipe.engines.base.frame_kinds import known_as_held
 from privpipe.errors import UnsupportedError
 from privpipe.judging import Assessment, assess
 from privpipe.policy import Policy
-from privpipe.policy.sinks import named_ledger
+from privpipe.policy.ledgers import named_ledger
 from privpipe.running.attached_source import attach
 from privpipe.running.finished_table import reads_pairs
 from privpipe.running.frames import held_staged

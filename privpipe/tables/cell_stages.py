@@ -14,11 +14,11 @@ from privpipe.blocks.arrays import Ints
 from privpipe.errors import DataError, UsageError
 from privpipe.tables.aggregation import COUNT
 from privpipe.tables.cells import linked
-from privpipe.tables.controlled_rounding import controlled
 from privpipe.tables.entries import TableSet, TableStage
 from privpipe.tables.perturbed_tables import keyed_spec, keys_of, require_added_up
 from privpipe.tables.rounding import (
     CellDraws,
+    controlled,
     reader_intervals,
     rounded,
     rounded_small_counts,

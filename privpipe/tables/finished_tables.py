@@ -16,9 +16,8 @@ from privpipe.blocks.arrays import Bools, Ints
 from privpipe.errors import DataError, UsageError, did_you_mean
 from privpipe.tables.audit_problem import UNBOUNDED, AuditProblem
 from privpipe.tables.cells import Cells, Dimension, LinkedCells, linked
-from privpipe.tables.exact_audit import Intervals
+from privpipe.tables.exact_audit import Intervals, recomputable
 from privpipe.tables.families import with_overlaps
-from privpipe.tables.recomputable import recomputable
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from privpipe.blocks.arrays import Bools, Floats
 from privpipe.tables.moves import Hiding, Requirement, cheapest_move, farthest
-from privpipe.tables.search_programmes import linear, whole
+from privpipe.tables.solver import linear, whole
 
 __all__ = ["Limits", "Pattern", "drawn_prime", "least_cost", "linear_pattern"]
 

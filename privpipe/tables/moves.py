@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from privpipe.blocks.arrays import Bools, Floats
 from privpipe.tables.audit_problem import UNBOUNDED, AuditProblem, Insider, Levels
-from privpipe.tables.search_programmes import linear, whole
+from privpipe.tables.solver import linear, whole
 
 __all__ = ["Hiding", "Requirement", "cheapest_move", "farthest", "joint_move"]
 

@@ -22,12 +22,11 @@ from privpipe.tables.exact_audit import Kind, audit
 from privpipe.tables.families import Family, families, merged_levels
 from privpipe.tables.guarantees import GroupDisclosure, MinimumFrequency, PrimaryRule
 from privpipe.tables.implied_populations import ImpliedPopulations
-from privpipe.tables.kept_patterns import kept_pattern, pattern_of
 from privpipe.tables.least_cost_patterns import Limits
 from privpipe.tables.moves import Hiding
 from privpipe.tables.population_differences import Differencing
 from privpipe.tables.response_judgement import hidden_statistics
-from privpipe.tables.suppression import AVOIDED, COSTS, Suppression, costs, suppress
+from privpipe.tables.suppression import AVOIDED, COSTS, Suppression, costs, kept_pattern, pattern_of, suppress
 from privpipe.tables.table import Table
 from privpipe.tables.table_audit import TableAudit, audit_problem, audited, group_levels, rules_of
 from privpipe.tables.table_loss import losses

@@ -19,7 +19,7 @@ from privpipe.engines import Engine, Source
 from privpipe.errors import DataError
 from privpipe.judging.assessment import not_judged, resting_on
 from privpipe.judging.judged_table import require_columns
-from privpipe.judging.ways.base import ByOriginal, WayOfJudging, of_kind
+from privpipe.judging.ways import ByOriginal, WayOfJudging, of_kind
 from privpipe.measures.label_meaning import labels_compared, values_compared
 from privpipe.roles import Roles, column_type_of
 
