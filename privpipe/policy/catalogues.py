@@ -111,7 +111,7 @@ def named_entry(value: Any, section: str, *, sets: bool = False) -> Any:
     raise UsageError(f"unknown {kinds} {name!r}{near}")
 
 
-def named_entries(given: Any, section: str, *, sets: bool = False) -> tuple[Any, ...] | None:
+def named_entries(given: Any, section: str) -> tuple[Any, ...] | None:
     """One entry, or a list of them, with those read that are given by name; None: it is neither.
 
     Raises
@@ -120,10 +120,10 @@ def named_entries(given: Any, section: str, *, sets: bool = False) -> tuple[Any,
         As `named_entry`.
     """
     if isinstance(given, str | Mapping | Entry | type):
-        return (named_entry(given, section, sets=sets),)
+        return (named_entry(given, section),)
     if not isinstance(given, Sequence):
         return None
-    return tuple(named_entry(each, section, sets=sets) for each in given)
+    return tuple(named_entry(each, section) for each in given)
 
 
 def _is_item(value: Any) -> bool:

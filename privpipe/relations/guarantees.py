@@ -184,7 +184,7 @@ class JointKAnonymity(JointGuarantee):
     ([3, 1], [False, True])
     """
 
-    threshold_field: ClassVar[str] = "k"
+    threshold_field = "k"
     source = (
         "Nergiz, Clifton, Nergiz, Multirelational k-anonymity, IEEE TKDE 21(8), 2009; Terrovitis, Mamoulis, Kalnis, "
         "PVLDB 1(1), 2008"
@@ -243,7 +243,7 @@ class JointLDiversity(_OfColumn):
     [2]
     """
 
-    threshold_field: ClassVar[str] = "l"
+    threshold_field = "l"
     source = "Machanavajjhala, Kifer, Gehrke, Venkitasubramaniam, l-Diversity, ACM TKDD 1(1), 2007"
     threat = "An intruder who knows some rows of a person learns a value that all such persons have."
     formula = "min over groups of the number of values that some person of the group has"
@@ -283,9 +283,9 @@ class JointAlpha(_OfColumn):
     (array([0.75]), array([ True]))
     """
 
-    threshold_field: ClassVar[str] = "alpha"
-    direction: ClassVar[Direction] = "at_most"
-    observes: ClassVar[object] = float
+    threshold_field = "alpha"
+    direction = "at_most"
+    observes = float
     source = "Wong, Li, Fu, Wang, (alpha, k)-anonymity, KDD 2006"
     threat = "An intruder who knows some rows of a person learns a value that most such persons have."
     formula = "max over groups and values of n_v / n <= alpha"
@@ -333,9 +333,9 @@ class JointTCloseness(_OfColumn):
     (array([0.5]), array([ True]))
     """
 
-    threshold_field: ClassVar[str] = "t"
-    direction: ClassVar[Direction] = "at_most"
-    observes: ClassVar[object] = float
+    threshold_field = "t"
+    direction = "at_most"
+    observes = float
     source = "Li, Li, Venkatasubramanian, t-Closeness, ICDE 2007"
     threat = "An intruder who knows some rows of a person learns more than the whole set shows."
     formula = "EMD(q, p) <= t in each group; q its shares, p those of all persons"

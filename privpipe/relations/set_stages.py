@@ -136,7 +136,7 @@ class CapRows(SetStage):
     CapRows(table='visits', at_most=20)
     """
 
-    needs_seed: ClassVar[bool] = True
+    needs_seed = True
     threat = "Persons with many rows are known by their number, and by any few of them."
     choose = "The number that all but one in a hundred persons stay below."
 
@@ -287,7 +287,7 @@ class SuppressRows(SetStage):
     SuppressRows(table='visits', at_most=0.05)
     """
 
-    needs_seed: ClassVar[bool] = True
+    needs_seed = True
     threat = "A rare row, such as a visit to a small ward, that identifies a person who is otherwise one of many."
     choose = "Up to 0.05; before `suppress_persons`, which then removes fewer."
 

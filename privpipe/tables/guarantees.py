@@ -51,7 +51,7 @@ class PrimaryRule(CellGuarantee):
     Subclasses give `rule` and say of which measures it speaks.
     """
 
-    primary: ClassVar[bool] = True
+    primary = True
 
     response: Annotated[
         str | None, Doc("the response, or its column, that is judged; left out: all of which the rule can speak")
@@ -315,10 +315,10 @@ class Dominance(ConcentrationRule):
     Dominance(contributors=2, at_most=0.85)
     """
 
-    threshold_field: ClassVar[str] = "at_most"
+    threshold_field = "at_most"
     withheld: ClassVar[tuple[str, ...]] = ("contributors", "at_most")
     worst_is_greatest: ClassVar[bool] = True
-    observes: ClassVar[object] = float
+    observes = float
     source = "Hundepool et al., Statistical Disclosure Control, Wiley 2012, 4.2.2"
     threat = "Where one contributor has nearly all of a sum, the sum shows its value."
     formula = "x1 + ... + xn <= k X"
@@ -354,7 +354,7 @@ class PPercent(ConcentrationRule):
     """
 
     withheld: ClassVar[tuple[str, ...]] = ("at_least", "coalition")
-    observes: ClassVar[object] = float
+    observes = float
     source = "Hundepool et al., Statistical Disclosure Control, Wiley 2012, 4.2.2"
     threat = "The second largest contributor takes its own value from the sum and knows the largest."
     formula = "X - x1 - ... - x(c+1) >= p/100 x1"
@@ -387,9 +387,9 @@ class PriorPosterior(ConcentrationRule):
     PriorPosterior(p=10.0, q=50.0)
     """
 
-    threshold_field: ClassVar[str] = "p"
+    threshold_field = "p"
     withheld: ClassVar[tuple[str, ...]] = ("p", "q")
-    observes: ClassVar[object] = float
+    observes = float
     source = "Hundepool et al., Statistical Disclosure Control, Wiley 2012, 4.2.2"
     threat = "A competitor with an estimate of every value makes it precise by a published sum."
     formula = "X - x1 - x2 >= p/q x1"
@@ -431,12 +431,12 @@ class GroupDisclosure(CellGuarantee):
     GroupDisclosure(columns=('illness',))
     """
 
-    threshold_field: ClassVar[str] = "at_most"
+    threshold_field = "at_most"
     source = "Hundepool et al., Handbook on Statistical Disclosure Control, 2nd ed., 5.2"
     threat = "If all members of a group are in one cell, its attribute is known of each of them."
     formula = "number of (group P, cell C) with N_P > k and N_P - N_C <= k"
     choose = "known: 0, or 1 where members may reveal the others; for attributes that are a secret."
-    primary: ClassVar[bool] = True
+    primary = True
 
     known: Annotated[int, Ge(0), Stricter("larger"), Doc("k: members whose attribute an attacker knows")] = 0
     columns: Annotated[tuple[str, ...], Doc("dimensions that are attributes; left out: those with role sensitive")] = ()

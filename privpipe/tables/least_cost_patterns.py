@@ -343,7 +343,6 @@ def linear_pattern(
     relations: scipy.sparse.csr_array,
     primary: NDArray[np.bool_],
     order: Sequence[int],
-    prime: int | None = None,
     given: Sequence[int] = (),
 ) -> NDArray[np.bool_]:
     """Publish cells in this order, each unless a primary cell then lies in the span of the published ones.
@@ -359,8 +358,6 @@ def linear_pattern(
     primary : ndarray of bool, shape (cells,)
     order : sequence of int
         Cells that are not primary, the first to be published first; those that are left out are published anyway.
-    prime : int or None
-        Modulus of the arithmetic, of 61 bits; drawn unless given.
     given : sequence of int
         Cells that are neither published nor in need of protection.
 
@@ -375,7 +372,7 @@ def linear_pattern(
     >>> linear_pattern(sum_of_two, np.array([False, True, False]), [0, 2]).tolist()
     [False, True, True]
     """
-    modulus = prime or drawn_prime()
+    modulus = drawn_prime()
     hidden = primary.copy()
     hidden[np.asarray(given, dtype=np.int64)] = True
     # Eliminated first and never published, they take with them every equation that they could be worked out of.

@@ -250,7 +250,7 @@ class Averaging(CellGuarantee):
     threat = "A total is published many times over, as the sum of other cells, each time with other noise."
     formula = "min over cells with contributors of 1 / sum over sums that equal it of 1/variance >= v"
     choose = "1, for noise of variance 2 or more; fewer dimensions and levels raise what is observed."
-    observes: ClassVar[object] = float
+    observes = float
 
     at_least: Annotated[float, Gt(0), Stricter("larger"), Doc("v: least variance that is left of the noise of a count")]
 

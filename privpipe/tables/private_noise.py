@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import product
-from typing import Annotated, Any, ClassVar, Self, TypeAlias
+from typing import Annotated, Any, Self, TypeAlias
 
 import numpy as np
 import scipy
@@ -333,8 +333,8 @@ class DifferentialPrivacy(CellGuarantee):
     DifferentialPrivacy(epsilon=1.0, delta=1e-06)
     """
 
-    of_process: ClassVar[bool] = True
-    observes: ClassVar[object] = dict
+    of_process = True
+    observes = dict
     source = "Bun, Steinke, Concentrated differential privacy, TCC 2016"
 
     epsilon: Annotated[

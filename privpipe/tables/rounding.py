@@ -312,7 +312,7 @@ class ControlledRounding:
     ----------
     published : ndarray of int64
     distance : int
-        Sum of cost times distance over all cells.
+        Sum of the distances of all cells.
     proven : bool
         Whether the solver found no smaller distance possible.
     steps : int
@@ -325,8 +325,8 @@ class ControlledRounding:
     steps: int
 
 
-def controlled(linked: LinkedCells, values: Ints, base: int, cost: Ints | None = None) -> ControlledRounding:
-    """Round each cell up or down so that every relation holds, for the least sum of cost times distance.
+def controlled(linked: LinkedCells, values: Ints, base: int) -> ControlledRounding:
+    """Round each cell up or down so that every relation holds, for the least sum of distances.
 
     Multiples of the base stay. Where that is impossible, which tables of three dimensions can be, each cell may go one
     more multiple each way. A table of more than 3,000 cells is rounded from the top: each subtable with its margins as
@@ -338,8 +338,6 @@ def controlled(linked: LinkedCells, values: Ints, base: int, cost: Ints | None =
     values : ndarray of int64, shape (variables,)
         Counts or sums that are not negative, in units.
     base : int
-    cost : ndarray of int64 or None
-        1 for each cell unless given.
 
     Raises
     ------
@@ -354,16 +352,15 @@ def controlled(linked: LinkedCells, values: Ints, base: int, cost: Ints | None =
     wrong = int((relations @ values != 0).sum())
     if wrong:
         raise DataError(f"round_table: {wrong} totals do not equal the sum of their parts")
-    price = np.ones(len(values), dtype=np.int64) if cost is None else cost
     for steps in (0, 1):
         if len(values) > WHOLE_MODEL:
-            found = _from_the_top(linked, values, base, price, steps)
+            found = _from_the_top(linked, values, base, steps)
         else:
-            found = _programme(relations, values, base, price, steps, None)
+            found = _programme(relations, values, base, steps, None)
         if found is not None:
             published, bound = found
             away = np.abs(published - values)
-            distance = int((price * away).sum())
+            distance = int(away.sum())
             far = int((away >= base).any())
             return ControlledRounding(published, distance, bound is not None and distance <= bound, max(steps, far))
     raise NoSolutionError(
@@ -372,12 +369,10 @@ def controlled(linked: LinkedCells, values: Ints, base: int, cost: Ints | None =
     )
 
 
-def _from_the_top(
-    linked: LinkedCells, values: Ints, base: int, price: Ints, steps: int
-) -> tuple[Ints, int | None] | None:
+def _from_the_top(linked: LinkedCells, values: Ints, base: int, steps: int) -> tuple[Ints, int | None] | None:
     published = np.full(len(values), -1)
     for part in subtables(linked):
-        rounded = _part(part, values, base, price, steps, published)
+        rounded = _part(part, values, base, steps, published)
         if rounded is None:
             return None
         published[part.cells] = rounded
@@ -386,24 +381,23 @@ def _from_the_top(
     return (published, None) if _holds(linked.relations, published) else None
 
 
-def _part(part: Subtable, values: Ints, base: int, price: Ints, steps: int, published: Ints) -> Ints | None:
+def _part(part: Subtable, values: Ints, base: int, steps: int, published: Ints) -> Ints | None:
     known = published[part.cells]
     for more in range(steps, 2):
-        found = _programme(part.relations, values[part.cells], base, price[part.cells], more, known)
+        found = _programme(part.relations, values[part.cells], base, more, known)
         if found is not None:
             return found[0]
     return None
 
 
 def _programme(
-    relations: scipy.sparse.csr_array, values: Ints, base: int, price: Ints, steps: int, known: Ints | None
+    relations: scipy.sparse.csr_array, values: Ints, base: int, steps: int, known: Ints | None
 ) -> tuple[Ints, int | None] | None:
     """The rounded values, checked in integers, and a bound on their distance; None if the solver found none."""
     floor = values // base
     rest = values - floor * base
-    least = np.where(rest == 0, 0, 0) - steps
+    least = np.maximum(-steps, -floor)
     most = np.where(rest == 0, 0, 1) + steps
-    least = np.maximum(least, -floor)
     if known is not None:
         fixed = known >= 0
         at = known[fixed] // base - floor[fixed]
@@ -411,14 +405,13 @@ def _programme(
     right = -(relations @ floor)
     count = len(values)
     # With one more multiple each way the distance is no longer linear: it is a second variable above both sides.
-    scale = float(max(int(price.max(initial=1)), 1)) * base
     if steps == 0:
-        costs, matrix, ends = _linear(price, base, rest, relations, right)
+        costs, matrix, ends = _linear(base, rest, relations, right)
     else:
-        costs, matrix, ends = _with_distances(price, base, rest, relations, right)
+        costs, matrix, ends = _with_distances(base, rest, relations, right)
     extra = len(costs) - count
     solved = whole(
-        costs / scale,
+        costs / base,
         np.concatenate([least, np.zeros(extra)]),
         np.concatenate([most, np.full(extra, np.inf)]),
         matrix,
@@ -434,8 +427,8 @@ def _programme(
         return None
     bound = None
     if solved.bound is not None:
-        offset = int((price * rest).sum()) if steps == 0 else 0
-        least_distance = solved.bound * scale
+        offset = int(rest.sum()) if steps == 0 else 0
+        least_distance = solved.bound * base
         bound = offset + int(np.ceil(least_distance - 1e-6 * max(1.0, abs(least_distance))))
     return published, bound
 
@@ -443,20 +436,20 @@ def _programme(
 Parts: TypeAlias = "tuple[Floats, scipy.sparse.csr_array, tuple[Floats, Floats]]"
 
 
-def _linear(price: Ints, base: int, rest: Ints, relations: scipy.sparse.csr_array, right: Ints) -> Parts:
-    costs = (price * (base - 2 * rest)).astype(np.float64)
+def _linear(base: int, rest: Ints, relations: scipy.sparse.csr_array, right: Ints) -> Parts:
+    costs = (base - 2 * rest).astype(np.float64)
     return costs, relations, (right.astype(np.float64), right.astype(np.float64))
 
 
-def _with_distances(price: Ints, base: int, rest: Ints, relations: scipy.sparse.csr_array, right: Ints) -> Parts:
-    count = len(price)
+def _with_distances(base: int, rest: Ints, relations: scipy.sparse.csr_array, right: Ints) -> Parts:
+    count = len(rest)
     one = scipy.sparse.eye_array(count)
     step = base * one
     blocks: list[list[Any]] = [[relations, None], [-step, one], [step, one]]
     matrix = scipy.sparse.csr_array(scipy.sparse.block_array(blocks if relations.shape[0] else blocks[1:]))
     low = np.concatenate([right, -rest, rest]).astype(np.float64)
     high = np.concatenate([right.astype(np.float64), np.full(2 * count, np.inf)])
-    return np.concatenate([np.zeros(count), price.astype(np.float64)]), matrix, (low, high)
+    return np.concatenate([np.zeros(count), np.ones(count)]), matrix, (low, high)
 
 
 def _holds(relations: scipy.sparse.csr_array, published: Ints) -> bool:

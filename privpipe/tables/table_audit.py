@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from annotated_types import Ge, Gt
@@ -269,7 +269,7 @@ class TableAudit(UnionGuarantee):
     TableAudit()
     """
 
-    threshold_field: ClassVar[str] = "at_most"
+    threshold_field = "at_most"
     source = "Fischetti, Salazar, JASA 95 (2000); Neumaier, Shcherbina, Math. Programming 99 (2004)"
     threat = "A blank cell is its total minus the other cells of its row or column."
     formula = "max x_p >= a_p + UPL and min x_p <= a_p - LPL over all tables with the published figures"

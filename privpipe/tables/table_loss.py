@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from annotated_types import Ge, Le
@@ -136,8 +136,8 @@ class TableLoss(CellGuarantee):
     TableLoss(of='cells', at_most=0.2)
     """
 
-    threshold_field: ClassVar[str] = "at_most"
-    observes: ClassVar[object] = dict[str, float]
+    threshold_field = "at_most"
+    observes = dict[str, float]
     source = "Hundepool et al., Statistical Disclosure Control, Wiley 2012, 4.6"
     threat = "None: a table of blanks discloses nothing and is of no use."
     formula = "sum over hidden cells of |X| / sum over all cells of |X|"
