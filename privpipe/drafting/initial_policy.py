@@ -1,4 +1,4 @@
-"""`init`: the first policy of a table, drafted and tried until a method keeps enough of the data."""
+"""`init`: the first policy of a table, tried until a method keeps enough of the data; `--aggregate`: of its tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Suites of privacy expectations: from guarantees or templates, saved as JSON and loaded in a fresh process."""
+"""Suites of privacy expectations: from guarantees or templates, saved as JSON or in a project."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The builders that bring their own rows: a delimited file, a tree, rows in the policy, a hierarchy made in Python."""
+"""The builders that bring their own rows: a delimited file, a tree, rows in the policy or in columns, one made
+in Python.
+"""
 
 from __future__ import annotations
 

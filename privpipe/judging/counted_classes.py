@@ -1,4 +1,6 @@
-"""Count the classes of a judged table: once for each set of quasi-identifiers, for every entry of a run."""
+"""Count the classes of a judged table: once for each set of quasi-identifiers, for every entry of a run; by
+wildcards too.
+"""
 
 from __future__ import annotations
 

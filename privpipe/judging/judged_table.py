@@ -1,4 +1,6 @@
-"""The judged table: the columns it must have, those computed record by record, and its suppressed records."""
+"""The judged table: the columns it must have, those computed record by record, its suppressed records, and the
+risk of each.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The catalogues whose entries a policy may name."""
+"""The catalogues whose entries a policy may name, and entries that a call names."""
 
 from __future__ import annotations
 

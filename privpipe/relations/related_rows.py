@@ -1,4 +1,4 @@
-"""Rows of related tables with the person they belong to, and what is left of them when persons or parents go."""
+"""Rows of related tables with the person they belong to, and what is left when persons or parents go."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Releases of related tables: each is staged by its own policy, all are judged together and published in one move."""
+"""Plans and releases of related tables: each is staged by its own policy, all are judged together and published
+in one move.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Releases of tables: records are aggregated on the engine, cells are judged, and a file per table is published."""
+"""Releases of tables: records are aggregated on the engine, cells are judged, a file per table is published."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is made of contributions before they are added up: those of few cells, clipped values, and keys."""
+"""What is made of contributions before they are added up: rows of units, few cells of each, clipped values, keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Families of figures: one measure over all tables of a release, as its readers see it together."""
+"""Families of figures: one measure over all tables of a release, as its readers see it together, overlapping
+parts too.
+"""
 
 from __future__ import annotations
 

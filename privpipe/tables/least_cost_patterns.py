@@ -1,4 +1,4 @@
-"""The cheapest pattern of hidden cells in which every sensitive cell keeps its protection levels."""
+"""Patterns of hidden cells: the cheapest that keeps protection levels, and one by linear algebra."""
 
 from __future__ import annotations
 

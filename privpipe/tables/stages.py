@@ -1,4 +1,4 @@
-"""The stage `aggregate`: records in, tables of cells out."""
+"""The stage `aggregate`: records in, tables of cells out, some taken from larger tables."""
 
 from __future__ import annotations
 

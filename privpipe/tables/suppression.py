@@ -1,4 +1,6 @@
-"""Secondary suppression: cells to hide so that no sensitive cell can be worked out, always closed by the audit."""
+"""Secondary suppression: cells to hide so that no sensitive cell can be worked out, closed by the audit and kept
+for the next run.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The guarantee that no hidden cell can be worked out from what is published."""
+"""The guarantee that no hidden cell can be worked out, also by contributors, and its proofs for the private record."""
 
 from __future__ import annotations
 

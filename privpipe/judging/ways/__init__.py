@@ -1,4 +1,4 @@
-"""The ways of judging, one file each, in the order in which they are tried."""
+"""The ways of judging, their interface, and the order in which they are tried; one file each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Re-identification risk of released classes: prosecutor, journalist and marketer, compared with the population."""
+"""Re-identification risk of released classes: prosecutor, journalist and marketer, compared with the population;
+uniqueness.
+"""
 
 from __future__ import annotations
 
