@@ -19,9 +19,16 @@ from privpipe.blocks.verdict import plain
 from privpipe.border import bordered
 from privpipe.errors import UnsupportedError, UsageError, did_you_mean
 from privpipe.gx.action import DECLARED, is_privacy_type
-from privpipe.gx.expectations import COLUMNS, EXPECTATIONS, REFUSED, ExpectSafeHarbor, PrivacyExpectation
+from privpipe.gx.expectations import (
+    COLUMNS,
+    EXPECTATIONS,
+    MEANT,
+    REFUSED,
+    ExpectSafeHarbor,
+    PrivacyExpectation,
+    meaning_of,
+)
 from privpipe.gx.joint_expectations import JOINT_EXPECTATIONS, JointExpectation, place_of
-from privpipe.gx.rendering import MEANT, meaning_of
 from privpipe.gx.store import protect, root_of
 from privpipe.judging.rules import named_columns, undeclared_rule
 from privpipe.models.identity.no_identifiers import NoIdentifiers

@@ -16,7 +16,6 @@ from privpipe.judging import Assessment
 from privpipe.running.finished_files import finished_rows, in_long_form, tables_by_name
 from privpipe.tables.aggregation import COUNT, TableSpec
 from privpipe.tables.audit_problem import AuditProblem, Levels, product
-from privpipe.tables.cell_stages import RoundTable
 from privpipe.tables.cells import Cells, LinkedCells
 from privpipe.tables.differencing import nested_differences, small_rests
 from privpipe.tables.entries import CellGuarantee, TableSet, TableStage, UnionGuarantee
@@ -46,7 +45,7 @@ from privpipe.tables.finished_tables import (
 from privpipe.tables.guarantees import GroupDisclosure, MinimumFrequency, PrimaryRule
 from privpipe.tables.implied_populations import implied_populations
 from privpipe.tables.original_cells import counted_figures, kept_contributions, known_table
-from privpipe.tables.perturbed_tables import CellKey
+from privpipe.tables.perturbed_tables import CellKey, RoundTable
 from privpipe.tables.population_differences import Differencing
 from privpipe.tables.private_tables import PrivateTable
 from privpipe.tables.rounding import reader_intervals

@@ -321,7 +321,7 @@ def _counted(document: RunDocument, data: Any, engine: str | Engine | None) -> I
 
 def _noisy(document: RunDocument, values: Ints, data: Any, budget: Budget | None, below: Below) -> Ints:
     """The figures with this holder's part of the noise, paid for before it is drawn."""
-    from privpipe.tables.spend_book import SpendBook
+    from privpipe.tables.private_tables import SpendBook
 
     if budget is None:
         raise UsageError("a run with epsilon spends a holder's budget: give its ledger and its limit")

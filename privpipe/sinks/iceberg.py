@@ -32,14 +32,20 @@ from privpipe.engines.lakes import IcebergFolder, IcebergName, iceberg_catalogue
 from privpipe.engines.readers.files import partition_in
 from privpipe.errors import PrivpipeError, SinkError, UsageError
 from privpipe.private_files import flush_new, private_folder
-from privpipe.sinks.iceberg_commit import MARK, RUN, Commit, Withdrawal, data_files, released_run, said_of
 from privpipe.sinks.iceberg_files import (
+    MARK,
+    RUN,
+    Commit,
     Leftovers,
+    Withdrawal,
     arrow_type,
     copied,
+    data_files,
     ids_of,
     local_place,
+    released_run,
     require_fitting,
+    said_of,
     written_under,
 )
 from privpipe.sinks.local import METADATA, public_properties

@@ -16,8 +16,8 @@ from privpipe.blocks.release_history import ReleaseRows, TableRows
 from privpipe.errors import DataError, UsageError
 from privpipe.tables.aggregates import CellFigures
 from privpipe.tables.aggregation import COUNT, Aggregated, TableSpec
-from privpipe.tables.cell_members import Contributions, Members, added_up, expanded
 from privpipe.tables.cells import Cells, Dimension
+from privpipe.tables.families import Contributions, Members, added_up, expanded
 from privpipe.tables.leaf_totals import all_cells
 from privpipe.tables.responses import Response
 from privpipe.tables.table import Measure, Table

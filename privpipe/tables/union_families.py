@@ -14,11 +14,19 @@ from privpipe.errors import DataError
 from privpipe.tables.aggregates import CellFigures
 from privpipe.tables.aggregation import COUNT, Aggregated, TableSpec
 from privpipe.tables.audit_problem import Levels, Matrix, matrix_of
-from privpipe.tables.cell_members import Contributions, Members, added_up, expanded, leaves_of_labels
 from privpipe.tables.cells import Cells, Dimension, LinkedCells
 from privpipe.tables.differencing import nested_pairs
 from privpipe.tables.entries import TableSet
-from privpipe.tables.families import Family, families, merged_levels
+from privpipe.tables.families import (
+    Contributions,
+    Family,
+    Members,
+    added_up,
+    expanded,
+    families,
+    leaves_of_labels,
+    merged_levels,
+)
 from privpipe.tables.implied_populations import ImpliedPopulations, implied_populations
 from privpipe.tables.primary_rules import Rule, Settings, of_noisy, protection_levels
 from privpipe.tables.table import Measure, Table
