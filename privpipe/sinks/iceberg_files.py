@@ -1,4 +1,4 @@
-"""Files of a release in an Iceberg table.
+"""Files of a release in an Iceberg table, and the commit that makes them its rows.
 
 Columns and field ids are fitted to the table; files are copied, listed and removed.
 """

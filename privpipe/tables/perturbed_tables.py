@@ -1,4 +1,4 @@
-"""The stage `cell_key`, and the guarantee that its noise cannot be averaged away."""
+"""The stages `cell_key` and `round_table`, and the guarantee that noise of keys cannot be averaged away."""
 
 from __future__ import annotations
 
