@@ -317,10 +317,8 @@ def counted_together(
     tables: TableSet, chosen: Mapping[str, Table], *, max_classes: int = MAX_CLASSES
 ) -> UnionFamily | None:
     """The contributors over all releases, with a ledger; None where no table shows them."""
-    for family in seen_together(tables, chosen, max_classes=max_classes):
-        if isinstance(family, UnionFamily) and family.key == COUNT:
-            return family
-    return None
+    seen = seen_together(tables, chosen, max_classes=max_classes)
+    return next((each for each in seen if isinstance(each, UnionFamily) and each.key == COUNT), None)
 
 
 def _family(
@@ -428,20 +426,16 @@ class _Classes:
 
 def _empty_classes(own: PlacedTable, placed: Sequence[PlacedTable], key: str, *, zeros: bool) -> Ints:
     """For each hidden empty leaf cell of a table the leaf cell of every table, -1 outside."""
-    leaves = _empty_leaves(own.table, key, zeros=zeros)
+    cells, measure = own.table.cells, own.table.measures[key]
+    lowest = [np.isin(cells.codes[:, at], each.leaves) for at, each in enumerate(cells.dimensions)]
+    empty = np.logical_and.reduce(lowest) & (measure.figures.contributors == 0)
+    leaves = np.flatnonzero(empty & (measure.hidden | zeros))
     found = np.full((len(leaves), len(placed)), -1, dtype=np.int64)
     clear = np.ones(len(leaves), dtype=np.bool_)
     for at, each in enumerate(placed):
-        found[:, at], known = leaves_of_labels(own.table.cells, leaves, each.table.cells)
+        found[:, at], known = leaves_of_labels(cells, leaves, each.table.cells)
         clear &= known
     return found[clear]
-
-
-def _empty_leaves(table: Table, key: str, *, zeros: bool) -> Ints:
-    measure = table.measures[key]
-    lowest = [np.isin(table.cells.codes[:, at], each.leaves) for at, each in enumerate(table.cells.dimensions)]
-    empty = np.logical_and.reduce(lowest) & (measure.figures.contributors == 0)
-    return np.flatnonzero(empty & (measure.hidden | zeros))
 
 
 def _classes_of_persons(placed: Sequence[PlacedTable]) -> _Classes:
