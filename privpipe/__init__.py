@@ -15,7 +15,7 @@ __version__ = "0.1.0"
 
 WIRES = {
     "Assessment": "privpipe.judging",
-    "Cost": "privpipe.running.cost.model",
+    "Cost": "privpipe.running.release_cost",
     "FittedStage": "privpipe.transforms.face",
     "Hierarchy": "privpipe.hierarchies",
     "Plan": "privpipe.running.plan",
@@ -34,7 +34,7 @@ WIRES = {
     "k_anonymity": "privpipe.observe",
     "l_diversity": "privpipe.observe",
     "plan": "privpipe.running.verbs",
-    "plan_cost": "privpipe.running.cost.model",
+    "plan_cost": "privpipe.running.release_cost",
     "read_release": "privpipe.running.published_release",
     "release": "privpipe.running.verbs",
     "report": "privpipe.reporting.report",

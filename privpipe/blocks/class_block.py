@@ -311,6 +311,14 @@ class Tally:
     records: int = 0
     sums: Mapping[str, Any] = field(default_factory=dict)
 
+    def plus(self, other: Tally) -> Tally:
+        """Classes, records and counters of both together."""
+        return Tally(
+            classes=self.classes + other.classes,
+            records=self.records + other.records,
+            sums=added(self.sums, other.sums),
+        )
+
 
 def added(left: Mapping[str, int], right: Mapping[str, int]) -> dict[str, int]:
     """Counters of two tallies together."""

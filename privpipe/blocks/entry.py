@@ -20,7 +20,15 @@ from typing import Annotated, Any, ClassVar, Self
 
 from privpipe import plugins
 from privpipe.blocks.marks import Mark
-from privpipe.blocks.parameters import check_parameters, flat_names, hint_of, marked, parameters_of, refuse_call
+from privpipe.blocks.parameters import (
+    check_parameters,
+    flat_names,
+    hint_of,
+    is_required,
+    marked,
+    parameters_of,
+    refuse_call,
+)
 from privpipe.blocks.public_edition import PublicRules
 from privpipe.errors import UsageError, did_you_mean
 
@@ -125,14 +133,10 @@ def _read(kind: Any, given: Mapping[str, Any], place: str) -> Any:
     for key in given:
         if key not in known:
             raise UsageError(f"{place}: unknown key {key!r}{did_you_mean(key, known)}; known: {', '.join(known)}")
-    missing = [key for key, field in known.items() if key not in given and _is_required(field)]
+    missing = [key for key, field in known.items() if key not in given and is_required(field)]
     if missing:
         raise UsageError(f"{place}: {', '.join(map(repr, missing))} must be given")
     return kind(**{key: _frozen(value) for key, value in given.items()})
-
-
-def _is_required(field: dataclasses.Field[Any]) -> bool:
-    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
 
 
 def _frozen(value: Any) -> Any:

@@ -14,12 +14,11 @@ from typing_extensions import Doc
 
 from privpipe.blocks.arrays import Bools, Floats, Ints
 from privpipe.blocks.class_block import Cells, ClassBlock, DistinctBlock, Tally, added
-from privpipe.blocks.entry import Entry
 from privpipe.blocks.facts import Facts
 from privpipe.blocks.marks import BaseDistribution, Columns, Household, KeyColumns, SensitiveColumn, Stricter, Weight
 from privpipe.blocks.parameters import COMMON_KEYS
 from privpipe.blocks.public_edition import PublicRules
-from privpipe.blocks.verdict import Severity, Verdict
+from privpipe.blocks.verdict import Demand, Severity, Verdict
 from privpipe.blocks.way import CLASSES, COLUMNS, PAIRS, CountedOver, Over, Way
 from privpipe.draws import Seed
 from privpipe.errors import UsageError
@@ -132,7 +131,7 @@ class CheckFace:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Guarantee(CheckFace, Entry):
+class Guarantee(CheckFace, Demand):
     """Something a policy can demand of a table.
 
     Subclasses say what they read (`way`, one of `privpipe.blocks.way`), which field is the threshold that makes them a
@@ -211,16 +210,6 @@ class Guarantee(CheckFace, Entry):
             if self.quasi_identifiers not in (None, names):
                 raise UsageError(f"{owner}: quasi_identifiers and columns name different sets; give columns alone")
             object.__setattr__(self, "quasi_identifiers", names)
-
-    @property
-    def binds(self) -> bool:
-        """Whether a release is refused where it does not hold."""
-        return self.severity == "fail"
-
-    def parameters(self) -> dict[str, Any]:
-        """As of every entry; the severity only where it is not the usual one."""
-        left_out = {"severity"} if self.binds else set()
-        return {name: value for name, value in super().parameters().items() if name not in left_out}
 
     def sensitive_columns(self) -> tuple[str, ...]:
         """Sensitive columns whose values the guarantee counts."""
@@ -335,10 +324,6 @@ class Guarantee(CheckFace, Entry):
         return Verdict(
             self, observed, "pass" if self.meets(figure) else "fail", self.demanded(), reason=reason, **counts
         )
-
-    def not_judged(self, reason: str, observed: Any = None) -> Verdict:
-        """An error, never a pass; the reason is a sentence without its full stop."""
-        return Verdict(self, observed, "error", self.demanded(), reason=f"{reason}.")
 
     def needs_matching(self) -> str:
         """What of it has a meaning only where blanks match anything (`nulls: wildcard`), or nothing."""

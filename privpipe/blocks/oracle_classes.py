@@ -2,8 +2,7 @@
 
 An oracle computes what a model must report, straight from the definition: no kernel, dictionaries and fractions. It is
 defined next to its model as ``oracle(model, classes)``: a static method of the entry, or a function of the sibling
-module ``<model>_oracle``. Nothing but `privpipe.testing` and the tests loads either. Next to it may be defined, in the
-same way:
+module ``<model>_oracle``, which only `privpipe.testing` and the tests load. Next to it may be defined, in the same way:
 
 - ``thresholds(rng)``: the parameters of a random gate, drawn from a numpy generator;
 - ``around(model, observed, facts)``: cases at the threshold, for a model that compares with more than its figure.
@@ -26,11 +25,11 @@ __all__ = [
     "Classes",
     "Expected",
     "around_figure",
-    "at_most",
     "base_shares",
     "by_class",
     "finite_max",
     "plain_cell",
+    "share_at_most",
     "slack",
 ]
 
@@ -152,7 +151,7 @@ def by_class(classes: Classes, figures: Sequence[Any], passes: Iterable[bool], w
     return Expected("fail" if failing else "pass", observed, len(failing), sum(failing))
 
 
-def at_most(model: Any, figure: Fraction | None) -> Expected:
+def share_at_most(model: Any, figure: Fraction | None) -> Expected:
     """The verdict of a figure of the whole table."""
     met = figure is None or model.at_most is None or float(figure) <= model.at_most + slack(model.at_most)
     return Expected("pass" if met else "fail", figure)

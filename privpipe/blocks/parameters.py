@@ -33,6 +33,7 @@ __all__ = [
     "flat_metadata",
     "flat_names",
     "hint_of",
+    "is_required",
     "marked",
     "parameters_of",
     "refuse_call",
@@ -446,16 +447,17 @@ def written_call(entry: type[Any], given: Sequence[Any] = ()) -> str:
     about = [name for name in marked(entry, Columns) if name not in COMMON_KEYS]
     first = [*about, threshold]
     fields = [each for each in dataclasses.fields(entry) if each.init]
-    fields.sort(key=lambda each: (not _is_needed(each), each.name not in first, each.name in COMMON_KEYS))
+    fields.sort(key=lambda each: (not is_required(each), each.name not in first, each.name in COMMON_KEYS))
     shown = [
         f"{each.name}={_written_argument(entry, each.name, given[at : at + 1])}"
         for at, each in enumerate(fields)
-        if at < len(given) or _is_needed(each) or each.name == threshold
+        if at < len(given) or is_required(each) or each.name == threshold
     ]
     return f"{entry.__name__}({', '.join(shown)})"
 
 
-def _is_needed(field: dataclasses.Field[Any]) -> bool:
+def is_required(field: dataclasses.Field[Any]) -> bool:
+    """Whether a field has no default."""
     return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from privpipe.blocks.marks import ColumnName, ColumnNames, FilePath
 from privpipe.blocks.parameters import flat_names, marked, parameters_of
 from privpipe.errors import UsageError
-from privpipe.hierarchies.round_numbers import LEAST_REPORTED
+from privpipe.hierarchies.interval_levels import LEAST_REPORTED
 from privpipe.html_tables import cut, figure, short_list
 
 __all__ = ["LEAST_REPORTED", "PublicRules", "last_name", "public_parameters", "shown_parameters"]

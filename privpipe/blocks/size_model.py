@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.blocks.arrays import Ints
-from privpipe.blocks.class_block import ClassBlock, Tally, added
+from privpipe.blocks.class_block import ClassBlock, Tally
 from privpipe.blocks.facts import Facts
 from privpipe.blocks.guarantee import MEETS, Guarantee, short
 from privpipe.blocks.verdict import Verdict
@@ -34,11 +34,7 @@ class SizeModel(CountedOver, Guarantee):
         return Tally(classes=len(block), records=block.records, sums=sums)
 
     def merge(self, left: Tally, right: Tally) -> Tally:
-        return Tally(
-            classes=left.classes + right.classes,
-            records=left.records + right.records,
-            sums=added(left.sums, right.sums),
-        )
+        return left.plus(right)
 
     def figure_of(self, sizes: Ints, counts: Ints) -> float:
         """What is compared with the threshold, of so many (`counts`) classes of each of these `sizes`."""
@@ -137,11 +133,7 @@ class HouseholdRule(Guarantee):
         return Tally(classes=len(block), records=block.records, sums=histogram_sums(block.sizes))
 
     def merge(self, left: Tally, right: Tally) -> Tally:
-        return Tally(
-            classes=left.classes + right.classes,
-            records=left.records + right.records,
-            sums=added(left.sums, right.sums),
-        )
+        return left.plus(right)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

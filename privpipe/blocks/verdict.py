@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, is_dataclass
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, TypeVar
 
 from privpipe.blocks.entry import Entry
 from privpipe.blocks.public_edition import PublicRules, public_parameters, shown_parameters
@@ -16,6 +16,7 @@ __all__ = [
     "EXPLAIN",
     "VERDICT_HEAD",
     "Comparison",
+    "Demand",
     "Outcome",
     "Severity",
     "Verdict",
@@ -91,12 +92,31 @@ def least(comparisons: Iterable[Comparison]) -> tuple[Comparison, ...]:
 Severity = Literal["fail", "warn"]
 
 
-class _Binds(Protocol):
+class Demand(Entry):
+    """Something that a policy demands of a release: its severity, and the verdict where it cannot be judged."""
+
+    severity: Severity
+
     @property
-    def binds(self) -> bool: ...
+    def binds(self) -> bool:
+        """Whether a release is refused where it does not hold."""
+        return self.severity == "fail"
+
+    def parameters(self) -> dict[str, Any]:
+        """As of every entry; the severity only where it is not the usual one."""
+        left_out = {"severity"} if self.binds else set()
+        return {name: value for name, value in super().parameters().items() if name not in left_out}
+
+    def demanded(self) -> Any:
+        """What `observed` is compared with."""
+        raise TypeError(f"{type(self).__name__} demands nothing")
+
+    def not_judged(self, reason: str, observed: Any = None, compared: tuple[Comparison, ...] = ()) -> Verdict:
+        """An error, never a pass; the reason is a sentence without its full stop."""
+        return Verdict(self, observed, "error", self.demanded(), reason=f"{reason}.", compared=compared)
 
 
-G = TypeVar("G", bound=_Binds)
+G = TypeVar("G", bound=Demand)
 
 
 def binding(guarantees: Iterable[G]) -> tuple[G, ...]:

@@ -39,7 +39,7 @@ from privpipe.errors import DataError, UsageError, did_you_mean
 from privpipe.judging import Assessment
 from privpipe.judging.rules import UndeclaredRule, undeclared_rule
 from privpipe.policy import Policy
-from privpipe.policy.named_entries import is_entry_name, named_entries
+from privpipe.policy.catalogues import is_entry_name, named_entries
 from privpipe.policy.secret import secret_given
 from privpipe.policy.specs import FrameSpec, SourceSpec
 from privpipe.roles import NullRule, Roles, require_empty_rule, roles_of_call

@@ -177,7 +177,7 @@ def init(
             draft = RelatedDraft.of(related, home, asked, name=stem, delimiter=delimiter)
             text = draft.text(seconds=seconds, tell=tell)
         elif aggregate:
-            from privpipe.drafting.table_policies import aggregate_policy
+            from privpipe.drafting.initial_policy import aggregate_policy
 
             tell("tables")
             text = aggregate_policy(drafter.table, home, drafter.asked)

@@ -135,7 +135,10 @@ def _print_on_terminal(assessment: Assessment) -> None:
     for name in ("guarantee", "observed", "required", "outcome", "failing records"):
         table.add_column(name, justify="right" if name in ("observed", "asked", "failing records") else "left")
     for verdict in (*assessment.built_in, *assessment.verdicts):
-        outcome = Text(_outcome(verdict), style="bold yellow" if verdict.warns else f"bold {COLOURS[verdict.outcome]}")
+        outcome = Text(
+            f"WARNING ({verdict.outcome.upper()})" if verdict.warns else verdict.outcome.upper(),
+            style="bold yellow" if verdict.warns else f"bold {COLOURS[verdict.outcome]}",
+        )
         table.add_row(_title(verdict), figure(verdict.observed), _asked(verdict), outcome, _failing(verdict))
     for verdict in assessment.measures:
         table.add_row(_title(verdict), figure(verdict.observed), "", "measured", "")
@@ -150,10 +153,6 @@ def passed_with(assessment: Assessment) -> str:
     if not warned:
         return "PASSED: every guarantee holds"
     return f"PASSED WITH {warned} WARNING{'S' if warned > 1 else ''}: every guarantee that can refuse holds"
-
-
-def _outcome(verdict: Verdict) -> str:
-    return f"WARNING ({verdict.outcome.upper()})" if verdict.warns else verdict.outcome.upper()
 
 
 def _title(verdict: Verdict) -> Any:

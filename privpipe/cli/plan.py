@@ -25,7 +25,7 @@ __all__ = ["plan", "show_cost", "transform"]
 
 def show_cost(policy: Policy, *, engine: str | None, rows: int | None, json: bool) -> None:
     """Predict the cost of a release and print it."""
-    from privpipe.running.cost.model import plan_cost
+    from privpipe.running.release_cost import plan_cost
 
     cost = plan_cost(policy, engine=engine, rows=rows)
     document = cost.to_dict()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Ints
 from privpipe.drafting.guesses import word_set
 from privpipe.drafting.methods import flow
 from privpipe.errors import DataError, PrivpipeError
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["finished_policy"]
 
-Ints = NDArray[np.int64]
 TOTALS = word_set(
     "total totals all everyone overall sum gesamt insgesamt summe ensemble tous todos totale tot _t",
 )

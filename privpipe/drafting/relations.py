@@ -209,7 +209,7 @@ def relate(engine: Engine, table: Any, profiles: Sequence[Profile], most: int = 
         Of all its columns.
     """
     records = profiles[0].records
-    wanted = [each for each in profiles if _is_compared(each)]
+    wanted = [each for each in profiles if 1 < each.distinct < max(3, 0.95 * each.records)]
     names = [each.name for each in wanted]
     if not names:
         return Relations()
@@ -253,10 +253,6 @@ def is_fine(profile: Profile) -> bool:
 def is_prose(profile: Profile) -> bool:
     """Whether a column is free text."""
     return profile.words >= FREE_WORDS and profile.distinct > FINE_VALUES
-
-
-def _is_compared(profile: Profile) -> bool:
-    return 1 < profile.distinct < max(3, 0.95 * profile.records)
 
 
 def _sampled(rows: Any, profiles: Sequence[Profile], share: float) -> tuple[Any, str]:

@@ -44,7 +44,6 @@ FEW_NUMBERS = 12
 MANY_NUMBERS = 30
 FEW_WORDS = 3
 MOST_KEPT = 24
-FEWEST_IN_TAIL = 0.02
 CUTS = (16, 8, 4, 2)
 MOST_LEVELS = 4
 CALENDAR = ("month", "quarter", "year", "decade")

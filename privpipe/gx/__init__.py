@@ -27,13 +27,10 @@ os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
 from privpipe.blocks.entry import snake_case
 from privpipe.errors import UnsupportedError
 from privpipe.gx.action import RaiseOnFailure
-from privpipe.gx.context_checks import ContextFinding, check
 from privpipe.gx.expectations import EXPECTATIONS, REFUSED, ExpectSafeHarbor, PrivacyExpectation
 from privpipe.gx.joint_expectations import JOINT_EXPECTATIONS, JointExpectation
-from privpipe.gx.projects import Initialised, init
-from privpipe.gx.related_suites import suites_of
-from privpipe.gx.store import protect
-from privpipe.gx.suites import TEMPLATES, load_suite, save_suite, suite_of, template
+from privpipe.gx.store import ContextFinding, check, protect
+from privpipe.gx.suites import TEMPLATES, Initialised, init, load_suite, save_suite, suite_of, suites_of, template
 from privpipe.gx.table_expectations import (
     TABLE_EXPECTATIONS,
     ExpectDifferencing,

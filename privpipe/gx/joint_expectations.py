@@ -18,7 +18,7 @@ from privpipe.engines import Source
 from privpipe.engines.base.frames import at_hand
 from privpipe.errors import DataError, PrivpipeError, UsageError
 from privpipe.gx.batch import METRIC, OpenBatch, dependencies_on
-from privpipe.gx.rendering import Rendered
+from privpipe.gx.expectations import Rendered
 from privpipe.gx.tables import UNTYPED, OtherTable, held
 from privpipe.relations import JOINT_GUARANTEES
 from privpipe.relations.counting import RelatedTables

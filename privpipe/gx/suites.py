@@ -1,4 +1,4 @@
-"""Suites of privacy expectations: from guarantees or templates, saved as JSON and loaded in a fresh process."""
+"""Suites of privacy expectations: from guarantees or templates, saved as JSON or in a project."""
 
 from __future__ import annotations
 
@@ -9,23 +9,46 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Final
 
+import great_expectations as gx
 from great_expectations.core.expectation_suite import ExpectationSuite
 from great_expectations.core.suite_parameters import is_suite_parameter
+from great_expectations.exceptions import DataContextError
 
 from privpipe.blocks import Guarantee
 from privpipe.blocks.verdict import plain
 from privpipe.border import bordered
 from privpipe.errors import UnsupportedError, UsageError, did_you_mean
 from privpipe.gx.action import DECLARED, is_privacy_type
-from privpipe.gx.expectations import COLUMNS, EXPECTATIONS, REFUSED, ExpectSafeHarbor, PrivacyExpectation
-from privpipe.gx.joint_expectations import JOINT_EXPECTATIONS, JointExpectation
-from privpipe.gx.rendering import MEANT, meaning_of
+from privpipe.gx.expectations import (
+    COLUMNS,
+    EXPECTATIONS,
+    MEANT,
+    REFUSED,
+    ExpectSafeHarbor,
+    PrivacyExpectation,
+    meaning_of,
+)
+from privpipe.gx.joint_expectations import JOINT_EXPECTATIONS, JointExpectation, place_of
+from privpipe.gx.store import protect, root_of
 from privpipe.judging.rules import named_columns, undeclared_rule
 from privpipe.models.identity.no_identifiers import NoIdentifiers
-from privpipe.policy.named_entries import named_entries
+from privpipe.policy import Policy
+from privpipe.policy.catalogues import named_entries
+from privpipe.policy.related import RelatedRelease
+from privpipe.relations.guarantees import JointGuarantee
 from privpipe.roles import Roles, read_roles
 
-__all__ = ["COLUMN_PARAMETERS", "TEMPLATES", "load_suite", "save_suite", "suite_of", "template"]
+__all__ = [
+    "COLUMN_PARAMETERS",
+    "TEMPLATES",
+    "Initialised",
+    "init",
+    "load_suite",
+    "save_suite",
+    "suite_of",
+    "suites_of",
+    "template",
+]
 
 
 BESIDE = (
@@ -268,7 +291,10 @@ def template(name: str, **parameters: Any) -> ExpectationSuite:
     for entry, own in chosen.entries.items():
         kwargs = {**own, **({} if entry == "safe_harbor" else _ROLES)}
         known |= {value["$PARAMETER"] for value in kwargs.values() if is_suite_parameter(value)}
-        kwargs = {key: _filled(value, parameters) for key, value in kwargs.items()}
+        kwargs = {
+            key: parameters.get(value["$PARAMETER"], value) if is_suite_parameter(value) else value
+            for key, value in kwargs.items()
+        }
         if entry == "safe_harbor":
             made.append(ExpectSafeHarbor(**kwargs))
         else:
@@ -283,5 +309,242 @@ def template(name: str, **parameters: Any) -> ExpectationSuite:
     return ExpectationSuite(name=name, expectations=made, meta=meta)
 
 
-def _filled(value: Any, parameters: Mapping[str, Any]) -> Any:
-    return parameters.get(value["$PARAMETER"], value) if is_suite_parameter(value) else value
+@bordered
+def suites_of(
+    policy: Policy, tables: Mapping[str, Any] | None = None, *, name: str | None = None, **beside: Any
+) -> dict[str, ExpectationSuite]:
+    """One suite for each of the related tables of a policy; together they ask what `validate` asks of finished tables.
+
+    The suite of the table whose rows are persons holds the joint guarantees too. Their expectations read the other
+    tables, whole, from the places given here, so that a checkpoint with a validation for each table judges the
+    tables alone and together.
+
+    Parameters
+    ----------
+    policy : Policy
+    tables : mapping of str to BatchDefinition or place, optional
+        For each table but the persons', the batch definition of its validation; or a path, a mapping with the keys of
+        `source:` in a policy, or ``{"handle": name}`` of `privpipe.gx.hold`. Left out: the folder of the policy's sink.
+    name : str, optional
+        Suites are called by it and the table, as in ``clinic.visits``. Default: the name of the policy.
+    **beside
+        As of `suite_of`, for every table.
+
+    Raises
+    ------
+    UsageError
+        The policy is about one table; a place is missing, or given for a table that is not there.
+    UnsupportedError
+        A guarantee of a table is not an expectation, or missing values are judged as no expectation judges them.
+    """
+    related = policy.related
+    if related is None:
+        raise UsageError(f"policy {policy.name!r} is about one table: use `suite_of`, or `init`")
+    if policy.nulls not in ("own_value", "refuse"):
+        raise UnsupportedError(
+            f"an expectation judges with `nulls: own_value` or `refuse`, the policy with {policy.nulls}"
+        )
+    places = _places(policy, related, tables or {})
+    return {table: _suite(related, table, f"{name or policy.name}.{table}", places, beside) for table in related.tables}
+
+
+def _suite(
+    related: RelatedRelease, table: str, name: str, places: Mapping[str, Any], beside: Mapping[str, Any]
+) -> ExpectationSuite:
+    own = related.finished(table)
+    for each in own.guarantees:
+        if each.name() in REFUSED:
+            raise UnsupportedError(f"table {table!r}: {each.name()} is no expectation: {REFUSED[each.name()]}")
+    persons = {key: getattr(own, key) for key in ("person_id", "household_id") if getattr(own, key)}
+    alone = suite_of(
+        own.guarantees,
+        own.released_roles,
+        name=name,
+        nulls=own.nulls,
+        suppression_mark=own.suppression_mark,
+        undeclared=own.undeclared,
+        **{**persons, **beside},
+    )
+    if table != related.tree.root:
+        return alone
+    joint = [_joint(related, each, places) for each in related.guarantees]
+    # Passed to the constructor: adding one later requires a data context.
+    made = [*alone.expectations, *joint]
+    return ExpectationSuite(name=name, expectations=made, meta={"privpipe": {DECLARED: len(made)}})
+
+
+def _joint(related: RelatedRelease, guarantee: JointGuarantee, places: Mapping[str, Any]) -> JointExpectation:
+    kind, tree = JOINT_EXPECTATIONS[guarantee.name()], related.tree
+    settings: dict[str, Any] = {}
+    if not guarantee.binds:
+        if "severity" not in kind.__fields__:
+            raise UnsupportedError("this Great Expectations knows no severity, so no expectation can only warn")
+        settings["severity"] = "warning"
+    parameters = plain({key: value for key, value in guarantee.parameters().items() if key != "severity"})
+    return kind(
+        meta={MEANT: meaning_of(type(guarantee), parameters)},
+        root=tree.root,
+        tables=dict(places),
+        relations=[{"from": _from(each.table, each.columns), "to": each.to} for each in tree.relations],
+        keys={table: list(columns.key) for table, columns in tree.tables.items() if columns.key},
+        quasi_identifiers={
+            table: list(related.finished(table).released_roles.quasi_identifiers) for table in tree.tables
+        },
+        orphans=related.orphans,
+        **settings,
+        **parameters,
+    )
+
+
+def _from(table: str, columns: tuple[str, ...]) -> str:
+    """The start of a relation as a policy writes it.
+
+    Examples
+    --------
+    >>> _from("visits", ("patient",)), _from("visits", ("hospital", "patient"))
+    ('visits.patient', 'visits.[hospital, patient]')
+    """
+    return f"{table}.{columns[0]}" if len(columns) == 1 else f"{table}.[{', '.join(columns)}]"
+
+
+def _places(policy: Policy, related: RelatedRelease, given: Mapping[str, Any]) -> dict[str, Any]:
+    for table in given:
+        if table not in related.tables:
+            raise UsageError(f"tables: there is no table {table!r}{did_you_mean(str(table), related.tables)}")
+    sink, found = policy.sink, {}
+    for table in related.tree.children:
+        if table in given:
+            found[table] = place_of(given[table])
+        elif sink is not None and sink.is_folder:
+            folder = sink.target(policy.base_dir)
+            found[table] = {"path": f"{folder}/{table}", "format": sink.file_format}
+        else:
+            raise UsageError(
+                f"tables: {table!r} is missing; give its batch definition or its path: the policy publishes no folder"
+            )
+    return found
+
+
+@bordered
+@dataclass(frozen=True)
+class Initialised:
+    """What `init` wrote.
+
+    Parameters
+    ----------
+    suite : str
+        Name of the suite; of related tables, of that which holds the joint guarantees.
+    root : Path
+        Folder of the context's configuration.
+    expectations : int
+        How many expectations were written.
+    awaited : list of str
+        Parameters that each run must give.
+    left_out : mapping
+        By name of a guarantee of the policy that is not an expectation, the reason.
+    others : tuple of str
+        Of related tables, the names of the suites of the others.
+    """
+
+    suite: str
+    root: Path
+    expectations: int
+    awaited: list[str]
+    left_out: Mapping[str, str]
+    others: tuple[str, ...] = ()
+
+
+@bordered
+def init(
+    source: str | Path | Policy, context: str | Path, *, name: str | None = None, replace: bool = False, **given: Any
+) -> Initialised:
+    """Write the suite of a policy or of a template into a project of Great Expectations.
+
+    Makes the project where there is none, and protects it (`protect`).
+
+    Parameters
+    ----------
+    source : str, Path or Policy
+        A policy or its file, or a key of `TEMPLATES`.
+    context : str or Path
+        Folder of the project.
+    name : str, optional
+        Of the suite; left out, that of the policy or template. Of a policy about related tables each table has a suite,
+        as in ``clinic.visits``.
+    replace : bool
+        Whether a suite of that name is replaced.
+    **given
+        Parameters of a template; of a policy what `suite_of` takes, such as ``original_source``, and where it is about
+        related tables what `suites_of` takes.
+
+    Raises
+    ------
+    UsageError
+        No such template or file, a parameter that it does not have, or a suite of that name is there.
+    UnsupportedError
+        No guarantee of the policy can be an expectation, or it judges missing values as none of them can.
+    """
+    left_out: dict[str, str] = {}
+    if isinstance(source, str) and source in TEMPLATES:
+        suites = [template(source, **{**TEMPLATES[source].defaults, **given})]
+    else:
+        policy = source if isinstance(source, Policy) else _policy(source)
+        suites, left_out = _of_policy(policy, given, name)
+    if len(suites) == 1:
+        suites[0].name = name or suites[0].name
+    try:
+        opened = gx.get_context(mode="file", project_root_dir=context)
+    except (DataContextError, OSError) as error:
+        raise UsageError(f"{str(context)!r} cannot be opened as a data context: {type(error).__name__}") from None
+    there = {each.name for each in opened.suites.all()}
+    for suite in suites:
+        if not replace and suite.name in there:
+            raise UsageError(f"the project has a suite {suite.name!r}; name another with `name`, or write `replace`")
+    protect(opened)
+    made = [expectation for suite in suites for expectation in suite.expectations]
+    awaited = sorted({each for expectation in made for each in getattr(expectation, "awaited", ())})
+    for suite in suites:
+        opened.suites.add_or_update(suite)
+    first, *others = [suite.name for suite in suites]
+    return Initialised(first, root_of(opened), len(made), awaited, left_out, tuple(others))
+
+
+def _policy(source: str | Path) -> Policy:
+    if not Path(source).is_file():
+        named = str(source)
+        raise UsageError(
+            f"{named!r} is neither a policy file nor a template ({', '.join(TEMPLATES)})"
+            f"{did_you_mean(named, TEMPLATES)}"
+        )
+    return Policy.load(source)
+
+
+def _of_policy(
+    policy: Policy, given: Mapping[str, Any], name: str | None
+) -> tuple[list[ExpectationSuite], dict[str, str]]:
+    """The suites, of related tables that of the persons' table first, and the guarantees that are left out."""
+    if policy.related is not None:
+        found = suites_of(policy, name=name, **given)
+        root = policy.related.tree.root
+        return [found[root], *(suite for table, suite in found.items() if table != root)], {}
+    if policy.nulls not in ("own_value", "refuse"):
+        raise UnsupportedError(
+            f"an expectation judges with `nulls: own_value` or `refuse`, the policy with {policy.nulls}"
+        )
+    left_out = {each.name(): REFUSED[each.name()] for each in policy.guarantees if each.name() in REFUSED}
+    kept: Sequence[Any] = [each for each in policy.guarantees if each.name() not in REFUSED]
+    if not kept:
+        raise UnsupportedError(
+            f"no guarantee of the policy is an expectation: {'; '.join(map(': '.join, left_out.items()))}"
+        )
+    persons = {name: getattr(policy, name) for name in ("person_id", "household_id") if getattr(policy, name)}
+    suite = suite_of(
+        kept,
+        policy.released_roles,
+        name=policy.name,
+        nulls=policy.nulls,
+        suppression_mark=policy.suppression_mark,
+        undeclared=policy.undeclared,
+        **{**persons, **given},
+    )
+    return [suite], left_out

@@ -84,6 +84,9 @@ class TableExpectation(BatchExpectation):
         names = {self.status_column: f"{figures}_status"}
         return rows.rename_columns([names.get(name, name) for name in rows.schema.names])
 
+    def _asked(self) -> dict[str, Any]:
+        raise TypeError(f"{type(self).__name__} asks nothing")
+
     def _judged(self, batch: OpenBatch) -> Assessment:
         raise TypeError(f"{type(self).__name__} judges nothing")
 
@@ -157,9 +160,6 @@ class CountExpectation(TableExpectation):
     """Base of those on published counts; not itself an expectation."""
 
     n_column: str = "count"
-
-    def _asked(self) -> dict[str, Any]:
-        raise TypeError(f"{type(self).__name__} asks nothing")
 
     def _judged(self, batch: OpenBatch) -> Assessment:
         policy = self._policy([self.n_column], self.n_column, [self._asked()])
@@ -251,9 +251,6 @@ class SumExpectation(TableExpectation):
     column: str
     top_columns: list[str]
     n_column: str = "count"
-
-    def _asked(self) -> dict[str, Any]:
-        raise TypeError(f"{type(self).__name__} asks nothing")
 
     def _judged(self, batch: OpenBatch) -> Assessment:
         rows = self._cells(batch, self.column)

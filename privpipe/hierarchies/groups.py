@@ -19,11 +19,11 @@ from privpipe.hierarchies.canonical import exact_number, is_ordered_by_text
 from privpipe.hierarchies.levels import Draft, Levels
 from privpipe.hierarchies.options import (
     ROOT,
+    Builder,
     choice,
     declared_values,
     known_keys,
     listed,
-    read_fields,
     texts,
     whole_number,
     whose,
@@ -177,7 +177,7 @@ def _labels(order: Sequence[str], codes: NDArray[np.int64], column: str) -> tupl
 
 
 @dataclass(frozen=True, kw_only=True)
-class FrequencyGroups:
+class FrequencyGroups(Builder):
     """The most frequent values keep their names, the others become one group, which takes in more a level.
 
     Ties go by text; a value that reads as the group does belongs to it from the first level on. Without `keep` and
@@ -208,13 +208,8 @@ class FrequencyGroups:
     ] = ()
     label: Annotated[str, Doc("what the group is called")] = "other"
 
-    @classmethod
-    def from_parameters(cls, given: object) -> Self:
-        """From the mapping under `frequency_groups:`."""
-        return cls(**known_keys(given, cls, cls.example))
-
     def __post_init__(self) -> None:
-        read_fields(self)
+        super().__post_init__()
         if self.keep and self.shares:
             raise UsageError("keep or shares: give one of the two, or none")
         if any(below <= above for below, above in pairwise(self.keep)):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from decimal import Context, Decimal
 from functools import lru_cache
 from itertools import pairwise
-from typing import Annotated, Any, ClassVar, Final, Literal, Self
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 import numpy as np
 from annotated_types import Ge, Le
@@ -25,12 +25,12 @@ from privpipe.hierarchies.interval_levels import (
     Span,
     Tails,
     draft_of_intervals,
+    steps_of_range,
     style_for,
 )
 from privpipe.hierarchies.intervals import HIGHEST, LABELS, LOWEST, NUMBERS, Intervals, check_multiples
 from privpipe.hierarchies.levels import Draft
-from privpipe.hierarchies.options import ROOT, check_type_of_column, known_keys, read_fields
-from privpipe.hierarchies.round_numbers import steps_of_range
+from privpipe.hierarchies.options import ROOT, Builder, check_type_of_column
 
 __all__ = ["Bands", "Log"]
 
@@ -42,7 +42,7 @@ EXACT: Final = Context(prec=60_000, Emax=999_999, Emin=-999_999)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Log:
+class Log(Builder):
     """Intervals of numbers from 0 that widen with the number: 1, 2, 5, 10, 20, 50, ... for `per_decade: 3`.
 
     Cuts are fixed, whatever the data holds: round numbers near ``base ** (i / per_decade)``, then whole powers. 0 is
@@ -72,13 +72,8 @@ class Log:
     highest: Annotated[Decimal | None, HIGHEST] = None
     labels: Annotated[LabelStyle | None, LABELS] = None
 
-    @classmethod
-    def from_parameters(cls, given: object) -> Self:
-        """From the mapping under `log:`."""
-        return cls(**known_keys(given, cls, cls.example))
-
     def __post_init__(self) -> None:
-        read_fields(self)
+        super().__post_init__()
         Tails(lowest=self.lowest, highest=self.highest)
         if self.lowest is not None and self.lowest < 0:
             raise UsageError("lowest: must be at least 0, for there is no logarithm below")
@@ -179,7 +174,7 @@ def _from_zero(cuts: Sequence[int]) -> Cutter:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bands:
+class Bands(Builder):
     """Bands of numbers in round steps that grow from level to level: ages by 5, 10 and 20 years.
 
     Every band begins at a multiple of its step. Without `steps`, round ones of the series 1, 2, 5, 10, ... are chosen,
@@ -206,13 +201,8 @@ class Bands:
     highest: Annotated[Decimal | None, HIGHEST] = None
     labels: Annotated[LabelStyle | None, LABELS] = None
 
-    @classmethod
-    def from_parameters(cls, given: object) -> Self:
-        """From the mapping under `bands:`."""
-        return cls(**known_keys(given, cls, cls.example))
-
     def __post_init__(self) -> None:
-        read_fields(self)
+        super().__post_init__()
         check_multiples(self.steps, "steps")
         Tails(lowest=self.lowest, highest=self.highest)
 

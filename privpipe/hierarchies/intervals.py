@@ -21,6 +21,7 @@ from privpipe.hierarchies.interval_levels import (
     IntervalText,
     LabelStyle,
     NumberLine,
+    RoundedCuts,
     Span,
     Tails,
     Tier,
@@ -29,8 +30,7 @@ from privpipe.hierarchies.interval_levels import (
     style_for,
 )
 from privpipe.hierarchies.levels import Draft
-from privpipe.hierarchies.options import ROOT, check_type_of_column, known_keys, read_fields
-from privpipe.hierarchies.round_numbers import RoundedCuts
+from privpipe.hierarchies.options import ROOT, Builder, check_type_of_column, known_keys, read_fields
 
 __all__ = ["HIGHEST", "LABELS", "LOWEST", "NUMBERS", "EqualCount", "Intervals", "Quantiles", "check_multiples"]
 
@@ -45,7 +45,7 @@ LABELS = Doc(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Intervals:
+class Intervals(Builder):
     """Intervals [a, b) of numbers: one width, or one list of cuts, a level; a ``*`` level above.
 
     A value that is a boundary belongs to the interval on its right.
@@ -78,13 +78,8 @@ class Intervals:
     ] = None
     labels: Annotated[LabelStyle | None, LABELS] = None
 
-    @classmethod
-    def from_parameters(cls, given: object) -> Self:
-        """From the mapping under `intervals:`."""
-        return cls(**known_keys(given, cls, cls.example))
-
     def __post_init__(self) -> None:
-        read_fields(self)
+        super().__post_init__()
         if bool(self.widths) == bool(self.cuts):
             raise UsageError(f"widths or cuts: give one of the two, as in {self.example}")
         tails = self._tails()

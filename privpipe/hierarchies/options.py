@@ -9,7 +9,7 @@ import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Annotated, Any, Final, Literal, NamedTuple, TypedDict
+from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, Self, TypedDict
 
 from annotated_types import Ge, Le
 from typing_extensions import Doc
@@ -19,6 +19,7 @@ from privpipe.hierarchies.canonical import canonical_literal, exact_number, scal
 
 __all__ = [
     "ROOT",
+    "Builder",
     "Choices",
     "OptionArgs",
     "Options",
@@ -151,6 +152,20 @@ def known_keys(given: object, builder: type, example: str) -> Mapping[str, Any]:
         listing = ", ".join(f"unknown key {key!r}{did_you_mean(key, names)}" for key in unknown)
         raise UsageError(f"{listing} (known: {', '.join(names)})")
     return given
+
+
+class Builder:
+    """A builder whose parameters are a mapping of its fields, by their names."""
+
+    example: ClassVar[str]
+
+    @classmethod
+    def from_parameters(cls, given: object) -> Self:
+        """From the mapping under the builder's name."""
+        return cls(**known_keys(given, cls, cls.example))
+
+    def __post_init__(self) -> None:
+        read_fields(self)
 
 
 def number(given: object, key: str) -> Decimal:

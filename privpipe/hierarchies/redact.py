@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from annotated_types import Ge
@@ -13,7 +13,7 @@ from typing_extensions import Doc
 
 from privpipe.errors import HierarchyError
 from privpipe.hierarchies.levels import Draft, Levels, factorize
-from privpipe.hierarchies.options import ROOT, known_keys, read_fields, whose
+from privpipe.hierarchies.options import ROOT, Builder, whose
 
 __all__ = ["Redact"]
 
@@ -23,7 +23,7 @@ MOST_CHARACTERS = 1 << 31
 
 
 @dataclass(frozen=True, kw_only=True)
-class Redact:
+class Redact(Builder):
     """Texts of at most w characters into w + 1 levels: raw, then one more ``*`` a level, last the single ``*``.
 
     Shorter texts are padded on the redacted side, and the padding reads ``*`` from level 1 on.
@@ -47,14 +47,6 @@ class Redact:
         Annotated[int, Ge(1)] | None,
         Doc("of a text; left out: that of the longest value, and labels of shorter ones then depend on the data"),
     ] = None
-
-    @classmethod
-    def from_parameters(cls, given: object) -> Self:
-        """From the mapping under `redact:`."""
-        return cls(**known_keys(given, cls, cls.example))
-
-    def __post_init__(self) -> None:
-        read_fields(self)
 
     def draft(self, values: Sequence[str], counts: Sequence[int] | None, kind: str | None, column: str) -> Draft:
         """Levels of the distinct values, in order of their text."""

@@ -22,7 +22,6 @@ from privpipe import plugins
 from privpipe.errors import HierarchyError, PolicyError, PrivpipeError, Problem, UsageError, did_you_mean
 from privpipe.hierarchies.canonical import checked_type
 from privpipe.hierarchies.dates import Dates
-from privpipe.hierarchies.from_columns import FromColumns
 from privpipe.hierarchies.groups import FrequencyGroups, Groups, Priority
 from privpipe.hierarchies.growing_intervals import Bands, Log
 from privpipe.hierarchies.hierarchy import Hierarchy
@@ -30,7 +29,7 @@ from privpipe.hierarchies.intervals import EqualCount, Intervals, Quantiles
 from privpipe.hierarchies.levels import Draft
 from privpipe.hierarchies.options import Choices, Options, hints_of, whose
 from privpipe.hierarchies.redact import Redact
-from privpipe.hierarchies.sources import File, Prepared, Rows, Tree
+from privpipe.hierarchies.sources import File, FromColumns, Prepared, Rows, Tree
 
 __all__ = [
     "BUILDERS",

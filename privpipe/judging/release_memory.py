@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privpipe.blocks import Facts, RowBlock, Verdict
+from privpipe.blocks.arrays import Ints
 from privpipe.blocks.release_history import NoiseRows, ReleaseRows
 from privpipe.engines import Engine
 from privpipe.errors import DataError
@@ -36,7 +36,6 @@ __all__ = [
 ]
 
 
-Ints = NDArray[np.int64]
 Words = tuple[Ints, ...]
 
 

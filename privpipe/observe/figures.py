@@ -10,7 +10,7 @@ from typing import Any, Unpack
 from privpipe.blocks import Guarantee
 from privpipe.blocks.guarantee import COMMON_KEYS, CheckOptions
 from privpipe.blocks.marks import SensitiveColumn
-from privpipe.blocks.parameters import marked, parameters_of
+from privpipe.blocks.parameters import is_required, marked, parameters_of
 from privpipe.border import bordered
 from privpipe.checks.frame_checks import Check, judge_frame
 from privpipe.errors import UsageError, did_you_mean
@@ -283,19 +283,15 @@ def average_risk(
 def _reports(kind: Any) -> bool:
     """Whether an entry exists without a threshold."""
     if kind.threshold_field is None:
-        return not any(entry.is_gate() and _judges(entry) for entry in kind.examples())
+        return not any(entry.is_gate() and "measures" not in type(entry).__module__ for entry in kind.examples())
     field = next(each for each in dataclasses.fields(kind) if each.name == kind.threshold_field)
     return field.default is None
-
-
-def _judges(entry: Any) -> bool:
-    return "measures" not in type(entry).__module__
 
 
 def _parameters(kind: type[Guarantee]) -> dict[str, bool]:
     """Parameters but the threshold and the quasi-identifiers, and whether each must be given."""
     return {
-        each.name: each.default is dataclasses.MISSING and each.default_factory is dataclasses.MISSING
+        each.name: is_required(each)
         for each in dataclasses.fields(kind)
         if each.init and each.name not in (kind.threshold_field, *kind.other_thresholds, *COMMON_KEYS)
     }

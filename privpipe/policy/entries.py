@@ -49,7 +49,7 @@ __all__ = [
     "check_processes",
     "check_stages_under_counting",
     "filled_in",
-    "of_tables",
+    "is_of_tables",
     "read_entries",
     "section_hint",
     "unjudged_whole",
@@ -76,7 +76,7 @@ class ReadEntry:
         return int(self.place[1])
 
 
-def of_tables(item: ReadEntry) -> bool:
+def is_of_tables(item: ReadEntry) -> bool:
     """Whether an entry is about cells of tables."""
     return item.kind is not None and issubclass(item.kind, TableStage | CellGuarantee)
 

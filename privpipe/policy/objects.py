@@ -10,7 +10,7 @@ from typing import Any, TypedDict, get_type_hints
 from privpipe.blocks import Entry, Guarantee
 from privpipe.errors import PolicyError, Problem, UsageError, did_you_mean
 from privpipe.judging.rules import OthersRule, UndeclaredRule
-from privpipe.policy.named_entries import named_entry
+from privpipe.policy.catalogues import named_entry
 from privpipe.policy.plain_values import written
 from privpipe.policy.rules import read_mapping
 from privpipe.policy.secret import secret_given

@@ -15,7 +15,6 @@ from privpipe.blocks.parameters import flat_names, marked
 from privpipe.blocks.table_name import TableName
 from privpipe.engines.base import format_of
 from privpipe.engines.databases import Database
-from privpipe.engines.lakes import IcebergName
 from privpipe.errors import PolicyError, Problem, UsageError, did_you_mean
 from privpipe.judging.judging import unused_quasi_identifiers
 from privpipe.policy.catalogues import Catalogues
@@ -28,7 +27,7 @@ from privpipe.policy.entries import (
     check_processes,
     check_stages_under_counting,
     filled_in,
-    of_tables,
+    is_of_tables,
     read_entries,
     section_hint,
 )
@@ -329,7 +328,11 @@ def check_sink(draft: Draft, report: Report) -> None:
             continue
         if sink.table is not None and spec.table is not None and _same_table(sink.table, spec.table):
             report.wrong(("sink", "table"), f"is the table of `{name}:`; publish under a separate name")
-        if sink.iceberg is not None and spec.iceberg is not None and _same_iceberg(sink.iceberg, spec.iceberg):
+        if (
+            sink.iceberg is not None
+            and spec.iceberg is not None
+            and (sink.iceberg.catalog, sink.iceberg.name) == (spec.iceberg.catalog, spec.iceberg.name)
+        ):
             report.wrong(("sink", "iceberg"), f"is the table of `{name}:`; publish under a separate name")
         if sink.database is not None and _same_database_table(sink.database, spec, draft.base_dir):
             report.wrong(("sink", "table"), f"is the table of `{name}:`; publish under a separate name")
@@ -351,10 +354,6 @@ def _same_table(one: TableName, other: TableName) -> bool:
     """Whether two names may denote the same table: the parts that both have agree."""
     shared = min(len(one.parts), len(other.parts))
     return [part.casefold() for part in one.parts[-shared:]] == [part.casefold() for part in other.parts[-shared:]]
-
-
-def _same_iceberg(one: IcebergName, other: IcebergName) -> bool:
-    return (one.catalog, one.name) == (other.catalog, other.name)
 
 
 def _same_database_table(sink: Database, spec: SourceSpec, base_dir: Path) -> bool:
@@ -497,7 +496,7 @@ def _read_whole(
     read = {name: read_entries(report, found.get(name, []), name, catalogues, base_dir) for name in ENTRIES}
     read = {name: filled_in(report, items, columns, population="population" in found) for name, items in read.items()}
     records, tables = read, None
-    if any(of_tables(item) for items in read.values() for item in items):
+    if any(is_of_tables(item) for items in read.values() for item in items):
         from privpipe.policy.tables import without_tables
 
         records, tables = without_tables(report, read, columns, found)

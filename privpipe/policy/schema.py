@@ -208,7 +208,7 @@ def _related(catalogues: Catalogues, definitions: dict[str, Any]) -> dict[str, A
     return schema
 
 
-def officer_schema(catalogues: Catalogues | None = None) -> dict[str, Any]:
+def officer_schema() -> dict[str, Any]:
     """The schema of an officer's policy.
 
     Examples
@@ -216,7 +216,7 @@ def officer_schema(catalogues: Catalogues | None = None) -> dict[str, Any]:
     >>> sorted(officer_schema()["properties"]["sign_off"]["properties"])
     ['by', 'two_persons', 'valid_days']
     """
-    catalogues = catalogues or Catalogues.shipped()
+    catalogues = Catalogues.shipped()
     definitions: dict[str, Any] = {}
     schema = {"$schema": DIALECT, "title": "privpipe officer's policy", **_section(OFFICER)}
     properties = schema["properties"]

@@ -3,22 +3,82 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from privpipe.policy.entries import Lists, ReadEntry, of_tables
-from privpipe.policy.noisy_tables import asked_of_tables, check_counting, check_private
+from privpipe.draws import Seed
+from privpipe.errors import UsageError
+from privpipe.policy.entries import Lists, ReadEntry, is_of_tables
 from privpipe.policy.plain_values import Report
 from privpipe.policy.specs import ColumnSpec
 from privpipe.tables.entries import CellGuarantee, TableSet, TableStage, UnionGuarantee
+from privpipe.tables.private_noise import of_tables
+from privpipe.tables.private_tables import PrivateTable
 from privpipe.tables.response_judgement import unjudged, unjudged_text
 from privpipe.tables.stages import Aggregate
 from privpipe.tables.table_audit import TableAudit
+from privpipe.transforms.sampling.safepub import HARMLESS_BEFORE
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = ["TableRelease", "without_tables"]
+
+
+def asked_of_tables(item: ReadEntry) -> ReadEntry:
+    """A guarantee on how the data were made, as it is asked of tables."""
+    if item.kind is None:
+        return item
+    return replace(item, kind=of_tables(item.kind), entry=None if item.entry is None else of_tables(item.entry))
+
+
+def check_private(
+    report: Report, before: Sequence[ReadEntry], after: Sequence[ReadEntry], asked: Sequence[ReadEntry]
+) -> bool:
+    """Whether tables are under differential privacy: then nothing is learnt from true figures, before or after."""
+    private = [item for item in after if isinstance(item.entry, PrivateTable)]
+    if not private:
+        return False
+    for item in before:
+        if item.name not in HARMLESS_BEFORE:
+            report.wrong(
+                item.place,
+                "looks at all records together, and private_table covers only what treats each by itself; leave it out",
+            )
+    if len(after) > 1:
+        other = next((item for item in after if item is not private[0]), private[-1])
+        report.wrong(other.place, "private_table is the only stage after aggregate: others go by true figures")
+    for item in asked:
+        if isinstance(item.entry, CellGuarantee) and not item.entry.of_process:
+            report.wrong(
+                item.place,
+                f"{item.name} does not apply to tables with noise of private_table: it would reveal what true figures "
+                "are; ask `differential_privacy` instead",
+            )
+    return True
+
+
+def check_counting(report: Report, after: Sequence[ReadEntry], aggregate: Aggregate, *, kept_seed: bool) -> None:
+    """What stages on cells need of the tables, and of the seed."""
+    specs = aggregate.specs()
+    for item in after:
+        stage = item.entry
+        if not isinstance(stage, TableStage):
+            continue
+        if stage.needs_seed and not kept_seed:
+            report.wrong(
+                item.place,
+                "draws what must be the same in every release: give `seed:` with its place, as in {from_env: SEED}; "
+                "under another seed each time the average of several releases shows the true figures",
+            )
+        names = getattr(stage, "tables", None) or tuple(specs)
+        try:
+            for name in names:
+                if name in specs:
+                    specs[name] = stage.counting(specs[name], Seed.public("policy"))
+        except UsageError as error:
+            report.wrong(item.place, str(error))
+
 
 UNSERVED = {
     "population": "nothing in a table of cells is compared with a population",
@@ -65,9 +125,9 @@ def without_tables(
     aggregates = [item for item in stages if item.kind is not None and issubclass(item.kind, Aggregate)]
     if not aggregates:
         for item in (*stages, *asked):
-            if of_tables(item):
+            if is_of_tables(item):
                 report.wrong(item.place, "is about cells of tables, and no `aggregate` stage makes any; add one before")
-        return {name: [item for item in items if not of_tables(item)] for name, items in read.items()}, None
+        return {name: [item for item in items if not is_of_tables(item)] for name, items in read.items()}, None
     read = {**read, "guarantees": [asked_of_tables(item) for item in read["guarantees"]]}
     asked = [*read["guarantees"], *read["measures"]]
     first, *more = aggregates
@@ -118,12 +178,12 @@ def _release(aggregate: Aggregate, after: Sequence[ReadEntry], asked: Sequence[R
 def _check_order(report: Report, first: ReadEntry, before: Sequence[ReadEntry], after: Sequence[ReadEntry]) -> None:
     """Stages on records come before `aggregate`, stages on cells after it."""
     for item in before:
-        if of_tables(item):
+        if is_of_tables(item):
             report.wrong(
                 item.place, f"works on cells, and comes before transform[{first.at}].aggregate; move it behind"
             )
     for item in after:
-        if not of_tables(item) and item.kind is not None:
+        if not is_of_tables(item) and item.kind is not None:
             report.wrong(
                 item.place, f"works on records, and transform[{first.at}].aggregate leaves none; move it before"
             )
@@ -134,14 +194,14 @@ def _check_guarantees(
 ) -> None:
     """Cells are judged, and by something that can refuse."""
     for item in (*guarantees, *measures):
-        if not of_tables(item) and item.kind is not None:
+        if not is_of_tables(item) and item.kind is not None:
             report.wrong(
                 item.place,
                 f"{item.name} judges records, and transform[{first.at}].aggregate leaves cells alone; judge these by "
                 "minimum_frequency, p_percent or table_audit, or publish records under another policy",
             )
     for item in measures:
-        if of_tables(item) and not _is_reported(item):
+        if is_of_tables(item) and not _is_reported(item):
             report.wrong(item.place, f"{item.name} judges: move it to `guarantees:`")
     for item in guarantees:
         if _is_reported(item):

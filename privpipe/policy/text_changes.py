@@ -95,7 +95,7 @@ def _with_value(text: str, edit: Edit) -> str:
     if not node.value:
         return _put(text, node, {edit.key: edit.value})
     first = node.value[0][0].start_mark
-    between = ", " if node.flow_style else _line_end(text) + " " * first.column
+    between = ", " if node.flow_style else ("\r\n" if "\r\n" in text else "\n") + " " * first.column
     return text[: first.index] + said + between + text[first.index :]
 
 
@@ -204,10 +204,6 @@ def _is_plain(word: str) -> bool:
         return False
     node = YAML(typ="safe", pure=True).compose(word)
     return isinstance(node, ScalarNode) and str(node.tag).endswith(":str")
-
-
-def _line_end(text: str) -> str:
-    return "\r\n" if "\r\n" in text else "\n"
 
 
 def _missing(place: Place) -> UsageError:

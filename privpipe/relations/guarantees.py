@@ -11,13 +11,12 @@ import numpy as np
 from typing_extensions import Doc
 
 from privpipe.blocks.arrays import Bools
-from privpipe.blocks.entry import Entry
 from privpipe.blocks.facts import Facts
 from privpipe.blocks.guarantee import MEETS, Direction, short
 from privpipe.blocks.marks import LargestShare, LeastNumber
 from privpipe.blocks.public_edition import PublicRules
 from privpipe.blocks.requests import VALUE
-from privpipe.blocks.verdict import Comparison, Severity, Verdict
+from privpipe.blocks.verdict import Comparison, Demand, Severity, Verdict
 from privpipe.border import bordered
 from privpipe.errors import UsageError
 from privpipe.relations.counting import MOST_KNOWN, CountedSet, Groups, Knows, RelatedTables, Sensitive
@@ -28,7 +27,7 @@ __all__ = ["JointAlpha", "JointGuarantee", "JointKAnonymity", "JointLDiversity",
 
 @bordered
 @dataclass(frozen=True, kw_only=True, repr=False)
-class JointGuarantee(Entry):
+class JointGuarantee(Demand):
     """A requirement on related tables, for every person an intruder may look for.
 
     An intruder knows the quasi-identifiers of a person's root row and, of each other table, some of the person's
@@ -53,11 +52,6 @@ class JointGuarantee(Entry):
         for name, most in (self.knows or {}).items():
             if most != "all" and (isinstance(most, bool) or not isinstance(most, int) or not 0 <= most <= MOST_KNOWN):
                 raise UsageError(f"{self.name()}: knows: {name}: must be 0 to {MOST_KNOWN}, or all")
-
-    @property
-    def binds(self) -> bool:
-        """Whether a release is refused where it does not hold."""
-        return self.severity == "fail"
 
     @property
     def sensitive(self) -> Sensitive | None:
@@ -136,9 +130,7 @@ class JointGuarantee(Entry):
         observed = tally.least if self.direction == "at_least" else tally.most
         compared = (Comparison(counted.persons, counted.persons, "persons were judged"),)
         if not tally.groups:
-            return Verdict(
-                self, None, "error", self.demanded(), reason="no person has a value to judge.", compared=compared
-            )
+            return self.not_judged("no person has a value to judge", compared=compared)
         asked = self.demanded()
         required = "" if asked is None else f", required {self.direction.replace('_', ' ')} {short(asked)}"
         fails = (
@@ -162,11 +154,6 @@ class JointGuarantee(Entry):
     def discloses_source(self, rules: PublicRules) -> bool:
         """Figures rest on keys that may not be released: the public edition shows outcomes alone."""
         return True
-
-    def parameters(self) -> dict[str, Any]:
-        """As of every entry; the severity only where it is not the usual one."""
-        left_out = {"severity"} if self.binds else set()
-        return {name: value for name, value in super().parameters().items() if name not in left_out}
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -197,14 +184,14 @@ class JointKAnonymity(JointGuarantee):
     ([3, 1], [False, True])
     """
 
-    threshold_field: ClassVar[str] = "k"
-    source: ClassVar[str] = (
+    threshold_field = "k"
+    source = (
         "Nergiz, Clifton, Nergiz, Multirelational k-anonymity, IEEE TKDE 21(8), 2009; Terrovitis, Mamoulis, Kalnis, "
         "PVLDB 1(1), 2008"
     )
-    threat: ClassVar[str] = "An intruder who knows a few rows of a person in several tables finds the person."
-    formula: ClassVar[str] = "min over persons p, picks S of up to m rows of p, of the persons with the same root and S"
-    choose: ClassVar[str] = "k = 5 with one row known of each table; two of tables whose rows colleagues see."
+    threat = "An intruder who knows a few rows of a person in several tables finds the person."
+    formula = "min over persons p, picks S of up to m rows of p, of the persons with the same root and S"
+    choose = "k = 5 with one row known of each table; two of tables whose rows colleagues see."
 
     k: Annotated[LeastNumber, Doc("least number of persons who match the same knowledge")] = None
 
@@ -256,11 +243,11 @@ class JointLDiversity(_OfColumn):
     [2]
     """
 
-    threshold_field: ClassVar[str] = "l"
-    source: ClassVar[str] = "Machanavajjhala, Kifer, Gehrke, Venkitasubramaniam, l-Diversity, ACM TKDD 1(1), 2007"
-    threat: ClassVar[str] = "An intruder who knows some rows of a person learns a value that all such persons have."
-    formula: ClassVar[str] = "min over groups of the number of values that some person of the group has"
-    choose: ClassVar[str] = "l = 2 rules out certainty; prefer `joint_alpha` where one value is frequent."
+    threshold_field = "l"
+    source = "Machanavajjhala, Kifer, Gehrke, Venkitasubramaniam, l-Diversity, ACM TKDD 1(1), 2007"
+    threat = "An intruder who knows some rows of a person learns a value that all such persons have."
+    formula = "min over groups of the number of values that some person of the group has"
+    choose = "l = 2 rules out certainty; prefer `joint_alpha` where one value is frequent."
 
     l: Annotated[LeastNumber, Doc("least number of values")] = None
 
@@ -296,13 +283,13 @@ class JointAlpha(_OfColumn):
     (array([0.75]), array([ True]))
     """
 
-    threshold_field: ClassVar[str] = "alpha"
-    direction: ClassVar[Direction] = "at_most"
-    observes: ClassVar[object] = float
-    source: ClassVar[str] = "Wong, Li, Fu, Wang, (alpha, k)-anonymity, KDD 2006"
-    threat: ClassVar[str] = "An intruder who knows some rows of a person learns a value that most such persons have."
-    formula: ClassVar[str] = "max over groups and values of n_v / n <= alpha"
-    choose: ClassVar[str] = "0.5: no value may be likelier than not; next to `joint_k_anonymity`."
+    threshold_field = "alpha"
+    direction = "at_most"
+    observes = float
+    source = "Wong, Li, Fu, Wang, (alpha, k)-anonymity, KDD 2006"
+    threat = "An intruder who knows some rows of a person learns a value that most such persons have."
+    formula = "max over groups and values of n_v / n <= alpha"
+    choose = "0.5: no value may be likelier than not; next to `joint_k_anonymity`."
 
     alpha: Annotated[LargestShare, Doc("largest share of the persons of a group with one value")] = None
 
@@ -346,13 +333,13 @@ class JointTCloseness(_OfColumn):
     (array([0.5]), array([ True]))
     """
 
-    threshold_field: ClassVar[str] = "t"
-    direction: ClassVar[Direction] = "at_most"
-    observes: ClassVar[object] = float
-    source: ClassVar[str] = "Li, Li, Venkatasubramanian, t-Closeness, ICDE 2007"
-    threat: ClassVar[str] = "An intruder who knows some rows of a person learns more than the whole set shows."
-    formula: ClassVar[str] = "EMD(q, p) <= t in each group; q its shares, p those of all persons"
-    choose: ClassVar[str] = "0.2 to 0.3 with equal distance, 0.1 to 0.2 with ordered."
+    threshold_field = "t"
+    direction = "at_most"
+    observes = float
+    source = "Li, Li, Venkatasubramanian, t-Closeness, ICDE 2007"
+    threat = "An intruder who knows some rows of a person learns more than the whole set shows."
+    formula = "EMD(q, p) <= t in each group; q its shares, p those of all persons"
+    choose = "0.2 to 0.3 with equal distance, 0.1 to 0.2 with ordered."
 
     t: Annotated[LargestShare, Doc("largest distance of a group's values from those of all persons, 0 to 1")] = None
     distance: Annotated[Literal["equal", "ordered"], Doc("equal (all values equally far apart) or ordered")] = "equal"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -59,8 +59,8 @@ class Pseudonymise(SetStage):
     26
     """
 
-    threat: ClassVar[str] = "Readers who join tables by keys that identify persons elsewhere."
-    choose: ClassVar[str] = "Where readers need joins; else leave it out, and keys are dropped."
+    threat = "Readers who join tables by keys that identify persons elsewhere."
+    choose = "Where readers need joins; else leave it out, and keys are dropped."
 
     key: Annotated[
         dict[str, str], Doc("where the key is kept: {from_env: NAME} or {from_file: PATH}; at least 32 bytes")
@@ -142,8 +142,8 @@ class ShiftDates(SetStage):
     30
     """
 
-    threat: ClassVar[str] = "Dates that an intruder knows, such as that of an admission."
-    choose: ClassVar[str] = "At least 30 days; 182 hides the season."
+    threat = "Dates that an intruder knows, such as that of an admission."
+    choose = "At least 30 days; 182 hides the season."
 
     days: Annotated[int, Ge(1), Le(36525), Doc("most days that a person's dates move, either way")]
     key: Annotated[

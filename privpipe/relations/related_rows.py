@@ -1,4 +1,4 @@
-"""Rows of related tables with the person they belong to, and what is left of them when persons or parents go."""
+"""Rows of related tables with the person they belong to, and what is left when persons or parents go."""
 
 from __future__ import annotations
 
@@ -17,11 +17,26 @@ from privpipe.blocks.arrays import Ints
 from privpipe.blocks.requests import PERSON, Related
 from privpipe.draws import Seed, Stream
 from privpipe.engines.base.histograms import value_order
+from privpipe.errors import UnsupportedError
 from privpipe.kernels.ids.record_ids import content_hash
-from privpipe.relations.counting import RelatedTables
+from privpipe.relations.counting import Census, Fails, RelatedTables, person_columns
+from privpipe.relations.guarantees import JointGuarantee
 from privpipe.transforms.suppression.class_keys import KeysDropped
 
-__all__ = ["Capped", "Kept", "PersonBucket", "closed", "counts_of", "row_hashes", "with_person", "without_persons"]
+__all__ = [
+    "MOST_SUPPRESSED",
+    "Capped",
+    "Kept",
+    "PersonBucket",
+    "closed",
+    "counts_of",
+    "failing_persons",
+    "persons_failing",
+    "row_hashes",
+    "with_person",
+    "without_persons",
+]
+
 
 Kept = Literal["random", "first", "last"]
 ROWS_IN_BUCKET = 1 << 16
@@ -139,3 +154,52 @@ def _places(column: pa.Array, *, backwards: bool) -> Ints:
     ranks[len(distinct)] = len(distinct)
     found: Ints = ranks[pc.fill_null(encoded.indices, len(distinct)).to_numpy(zero_copy_only=False)]
     return found
+
+
+MOST_SUPPRESSED = 20_000_000
+"""Persons that may be suppressed: their keys are held by the process that drives the engine."""
+
+
+def failing_persons(
+    related: RelatedTables, guarantees: Sequence[JointGuarantee], census: Census, enough: int | None = None
+) -> pa.Table:
+    """The keys of the persons that have to go.
+
+    Parameters
+    ----------
+    enough : int, optional
+        The search stops once more than this many have to be removed.
+
+    Raises
+    ------
+    UnsupportedError
+        They are more than are held.
+    """
+    for guarantee in guarantees:
+        related.require_few(census, guarantee.knows)
+    root, left, gone = related.tree.root, related, []
+    many = 0
+    while many < census.persons and (enough is None or many <= enough):
+        found = [persons_failing(left, guarantee, census) for guarantee in guarantees]
+        lost = pa.concat_tables(found).group_by(found[0].column_names).aggregate([])
+        if not lost.num_rows:
+            break
+        many += lost.num_rows
+        if many > MOST_SUPPRESSED:
+            raise UnsupportedError(
+                f"more than {MOST_SUPPRESSED:,} persons would have to go; generalize or cap rows before"
+            )
+        gone.append(lost)
+        key = related.tree.tables[root].key
+        dropped = KeysDropped.of(key, lost.rename_columns(list(key)))
+        table = related.engine.map_rows(left.tables[root], dropped, left.tables[root].schema)
+        left = left.having({root: table})
+    return pa.concat_tables(gone) if gone else pa.table({})
+
+
+def persons_failing(related: RelatedTables, guarantee: JointGuarantee, census: Census) -> pa.Table:
+    """Keys of the persons for whom some knowledge has a group that fails a guarantee."""
+    groups, query, facts = related.groups(guarantee.knows, guarantee.row_counts, guarantee.sensitive, census)
+    failing = related.engine.keep_classes(groups, query, Fails(guarantee.score, facts))
+    persons = person_columns(failing)
+    return related.engine.distinct(failing, persons).select(list(persons))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar, Self
 
@@ -12,6 +13,7 @@ from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, ClassQuery, Facts
 from privpipe.blocks.entry import Entry
+from privpipe.blocks.guarantee import short
 from privpipe.border import bordered
 from privpipe.draws import Draws, Seed
 from privpipe.errors import DataError, NoSolutionError, UsageError
@@ -24,15 +26,15 @@ from privpipe.relations.related_rows import (
     PersonBucket,
     closed,
     counts_of,
+    failing_persons,
     with_person,
     without_persons,
 )
 from privpipe.relations.schema import Tree
-from privpipe.relations.stable_persons import failing_persons
 from privpipe.tolerance import floor_share
 from privpipe.transforms.base import StageContext
 
-__all__ = ["CapRows", "RelatedSet", "SetStage", "SuppressPersons", "SuppressRows"]
+__all__ = ["CapRows", "RelatedSet", "SetStage", "SuppressPersons", "SuppressRows", "set_notes"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +83,7 @@ class RelatedSet:
 class SetStage(Entry):
     """Something that changes related tables together, after the stages of each."""
 
-    taxon: ClassVar[str] = "relations"
+    taxon = "relations"
     needs_seed: ClassVar[bool] = False
 
     def run(self, tables: RelatedSet) -> RelatedSet:
@@ -134,9 +136,9 @@ class CapRows(SetStage):
     CapRows(table='visits', at_most=20)
     """
 
-    needs_seed: ClassVar[bool] = True
-    threat: ClassVar[str] = "Persons with many rows are known by their number, and by any few of them."
-    choose: ClassVar[str] = "The number that all but one in a hundred persons stay below."
+    needs_seed = True
+    threat = "Persons with many rows are known by their number, and by any few of them."
+    choose = "The number that all but one in a hundred persons stay below."
 
     table: Annotated[str, Doc("the table whose rows are kept")]
     at_most: Annotated[int, Ge(1), Doc("rows of a person that are kept")]
@@ -218,8 +220,8 @@ class SuppressPersons(SetStage):
     SuppressPersons(at_most=0.05)
     """
 
-    threat: ClassVar[str] = "Persons whom few others match in what an intruder knows."
-    choose: ClassVar[str] = "Up to 0.05; generalize or cap rows first where more would go."
+    threat = "Persons whom few others match in what an intruder knows."
+    choose = "Up to 0.05; generalize or cap rows first where more would go."
 
     at_most: Annotated[float, Ge(0), Le(1), Doc("share of the persons that may be removed")]
 
@@ -285,11 +287,9 @@ class SuppressRows(SetStage):
     SuppressRows(table='visits', at_most=0.05)
     """
 
-    needs_seed: ClassVar[bool] = True
-    threat: ClassVar[str] = (
-        "A rare row, such as a visit to a small ward, that identifies a person who is otherwise one of many."
-    )
-    choose: ClassVar[str] = "Up to 0.05; before `suppress_persons`, which then removes fewer."
+    needs_seed = True
+    threat = "A rare row, such as a visit to a small ward, that identifies a person who is otherwise one of many."
+    choose = "Up to 0.05; before `suppress_persons`, which then removes fewer."
 
     table: Annotated[str, Doc("the table whose rows are removed")]
     at_most: Annotated[float, Ge(0), Le(1), Doc("share of the table's rows that may be removed")]
@@ -318,3 +318,65 @@ class SuppressRows(SetStage):
     @classmethod
     def examples(cls) -> list[Self]:
         return [cls(table="visits", at_most=1.0), cls(table="visits", at_most=0.0)]
+
+
+def set_notes(
+    tree: Tree,
+    guarantees: Sequence[JointGuarantee],
+    unjudged: Mapping[str, Collection[str]],
+    released: Mapping[str, Sequence[str]],
+) -> list[str]:
+    """Thresholds that protect no one, quasi-identifiers that nothing looks at, and what two tables both tell.
+
+    Parameters
+    ----------
+    tree : Tree
+        With the quasi-identifiers that are released.
+    guarantees : sequence of JointGuarantee
+    unjudged : mapping of str to collection of str
+        Of each table, the quasi-identifiers that no guarantee of the table itself looks at.
+    released : mapping of str to sequence of str
+        Columns of each table.
+
+    Examples
+    --------
+    >>> from privpipe.relations.guarantees import JointKAnonymity
+    >>> from privpipe.relations.schema import RelatedColumns, Relation
+    >>> tree = Tree(
+    ...     {"patients": RelatedColumns(("id",), ("town",)), "visits": RelatedColumns((), ("ward",))},
+    ...     (Relation("visits", ("id",), "patients"),),
+    ... )
+    >>> asked = [JointKAnonymity(k=1, knows={"visits": 0})]
+    >>> for note in set_notes(tree, asked, {"visits": ["ward"]}, {"patients": ["town"], "visits": ["town", "ward"]}):
+    ...     print(note)
+    no guarantee looks at the quasi-identifier 'visits.ward'
+    joint_k_anonymity with k = 1 protects no one
+    column 'town' is in 'patients' and 'visits': where it is one fact, an attacker knows the finer of the two forms
+    """
+    binding = [each for each in guarantees if each.binds and each.demanded() is not None]
+    notes = []
+    if not any(columns.quasi_identifiers for columns in tree.tables.values()):
+        notes.append("no column is a quasi-identifier: no attacker is taken to know anything of a person")
+    for name in tree.children:
+        if not any((each.knows or {}).get(name, 1) for each in binding):
+            own = tree.tables[name].quasi_identifiers
+            notes += [
+                f"no guarantee looks at the quasi-identifier '{name}.{column}'"
+                for column in own
+                if column in unjudged.get(name, ())
+            ]
+    notes += [
+        f"{each.name()} with {each.threshold_field} = {short(each.demanded())} protects no one"
+        for each in guarantees
+        if each.demanded() == 1  # of all of them: one person, one value, a share or distance of 1
+    ]
+    keys = {column for table in tree.tables.values() for column in table.key}
+    keys |= {column for relation in tree.relations for column in relation.columns}
+    for one, other in itertools.combinations(tree.tables, 2):
+        notes += [
+            f"column {column!r} is in {one!r} and {other!r}: where it is one fact, an attacker knows the finer of the "
+            "two forms"
+            for column in released[one]
+            if column in released[other] and column not in keys
+        ]
+    return list(dict.fromkeys(notes))

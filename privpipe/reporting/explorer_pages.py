@@ -241,17 +241,18 @@ def _chart(data: ExplorerData, messages: Messages, numbers: Numbers) -> Markup |
     if not drawn:
         return None
     marks = [
-        Mark(x=each.loss or 0.0, y=each.risk or 0.0, kind=_kind(each), title=_title(each, messages, numbers))
+        Mark(
+            x=each.loss or 0.0,
+            y=each.risk or 0.0,
+            kind="chosen" if each.current else "near" if each.unbeaten else "other",
+            title=_title(each, messages, numbers),
+        )
         for each in drawn
     ]
     legend = [("chosen", "explore.current"), ("near", "point.unbeaten"), ("other", "point.beaten")]
     axes = (messages.text("axis.loss"), messages.text("axis.risk"))
     names = [(kind, messages.text(key)) for kind, key in legend]
     return scatter(messages.text("tried.chart"), axes, marks, names)
-
-
-def _kind(each: ShownSetting) -> str:
-    return "chosen" if each.current else "near" if each.unbeaten else "other"
 
 
 def _title(each: ShownSetting, messages: Messages, numbers: Numbers) -> str:

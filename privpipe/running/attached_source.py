@@ -14,7 +14,7 @@ from privpipe.engines import Engine
 from privpipe.engines.base.logical_types import is_carried, type_name
 from privpipe.errors import DataError, EngineError, UnsupportedError, did_you_mean
 from privpipe.hierarchies import HierarchySpec, canonical_text
-from privpipe.hierarchies.from_columns import FromColumns
+from privpipe.hierarchies.sources import FromColumns
 from privpipe.roles import column_type_of
 from privpipe.running.run_context import RunContext
 from privpipe.running.tables_read import run_columns, scanned, without_others

@@ -19,7 +19,7 @@ from privpipe.blocks.arrays import Ints
 from privpipe.blocks.row_reductions import NothingLeft, without_suppressed
 from privpipe.engines import open_engine
 from privpipe.errors import SinkError, UsageError
-from privpipe.judging.record_risks import record_risks
+from privpipe.judging.judged_table import record_risks
 from privpipe.policy.specs import require_one_table
 from privpipe.running.run_context import RunContext, judging_rules
 from privpipe.running.staging import Staged

@@ -16,9 +16,9 @@ from privpipe.errors import DataError, UnsupportedError
 from privpipe.hierarchies import Hierarchy, HierarchySpec, canonical_text
 from privpipe.judging.release_memory import LedgerUnit, Words, gathered_words, places_of, require_keys, spelt_units
 from privpipe.tables.aggregation import leaf_codes
+from privpipe.tables.contribution_rows import in_units, truth_values
 from privpipe.tables.table import Table
 from privpipe.tables.table_history import columns_of, without_cells
-from privpipe.tables.unit_rows import in_units, truth_values
 
 __all__ = ["table_memory"]
 

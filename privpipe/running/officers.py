@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from privpipe.blocks import Guarantee
 from privpipe.draws import Seed
 from privpipe.errors import PolicyError, Problem, SignOffMissing, UsageError
-from privpipe.policy.officer import PINNED, HeldJob, Signer, SignOffRule, pinned_officer, require_tighter
+from privpipe.policy.officer import PINNED, HeldJob, SignOffRule, pinned_officer, require_tighter
 from privpipe.policy.plain_values import Place
 from privpipe.running.run_documents import core_digest
 from privpipe.signing import Signature, read_signature, same_person
@@ -146,7 +146,9 @@ def approvals(rule: SignOffRule, statement: str, documents: Iterable[Any], momen
 
 
 def _wrong(rule: SignOffRule, statement: str, found: Signature) -> str:
-    signer = _signer(rule, found)
+    signer = next(
+        (each for each in rule.by if each.key == found.key and same_person(each.name) == same_person(found.name)), None
+    )
     if signer is None:
         return "is foreign: the officer's policy does not name this person with this key"
     if not found.holds:
@@ -154,12 +156,6 @@ def _wrong(rule: SignOffRule, statement: str, found: Signature) -> str:
     if found.statement != statement:
         return "is of another run, other bytes, another verdict or another policy"
     return ""
-
-
-def _signer(rule: SignOffRule, found: Signature) -> Signer | None:
-    return next(
-        (each for each in rule.by if each.key == found.key and same_person(each.name) == same_person(found.name)), None
-    )
 
 
 def _out_of_time(found: Signature, rule: SignOffRule, moment: datetime) -> str:

@@ -1,18 +1,25 @@
-"""Releases of related tables: each is staged by its own policy, all are judged together and published in one move."""
+"""Plans and releases of related tables: each is staged by its own policy, all are judged together and published
+in one move.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from privpipe.engines import Written
 from privpipe.engines.base.contract import fingerprint
+from privpipe.engines.base.frames import at_hand
 from privpipe.engines.readers.files import require_stamps
-from privpipe.errors import EngineError, UnsupportedError
+from privpipe.errors import DataError, EngineError, UnsupportedError
 from privpipe.judging import Assessment
+from privpipe.policy import Policy
+from privpipe.progress import watched
+from privpipe.running.frames import with_frames
 from privpipe.running.judged_rows import judge_written, read_back, without_notes
 from privpipe.running.places import write_rows
 from privpipe.running.plan import Plan
@@ -20,9 +27,10 @@ from privpipe.running.related_staging import Member, StagedSet, judged_alone, ju
 from privpipe.running.release_memory import Drawn, drawn_by
 from privpipe.running.report_figures import RunReport
 from privpipe.running.run import ReleaseRun, Stamps
+from privpipe.running.run_context import OpenedEngine, RunContext, seed_of
 from privpipe.running.run_documents import run_documents, write_public
 from privpipe.running.staging import Staged
-from privpipe.running.tables_read import source_of
+from privpipe.running.tables_read import pinned_tables, source_of
 from privpipe.running.waiting_runs import Ready
 from privpipe.sinks.databases import DatabaseTarget
 from privpipe.sinks.local import LocalTarget, sink_faults
@@ -30,7 +38,7 @@ from privpipe.sinks.records import file_hash
 from privpipe.sinks.remote import RemoteTarget
 from privpipe.sinks.target import Rows, formula_notes
 
-__all__ = ["RelatedRun"]
+__all__ = ["RelatedRun", "plan_related"]
 
 
 @dataclass
@@ -178,3 +186,38 @@ class RelatedRun(ReleaseRun):
         if not isinstance(published, Path):
             raise TypeError("the run published no folder of tables")
         return {name: published / name for name in self._set.members}
+
+
+def plan_related(
+    policy: Policy, data: Any, *, engine: Any = None, progress: Callable[[str], None] | None = None
+) -> Plan:
+    """Decide every stage of a policy about related tables.
+
+    Parameters
+    ----------
+    data : mapping of str to frame, or None
+        None: the sources of the policy.
+
+    Raises
+    ------
+    NoSolutionError
+        Nothing within the limits meets the guarantees.
+    DataError
+        A table has no records to learn from; keys that are missing or repeated, rows that belong to no person.
+    """
+    if policy.related is None:
+        raise TypeError("the policy is about one table")
+    own = policy if data is None else with_frames(policy, data)
+    if own.related is None:
+        raise TypeError("the policy is about one table")
+    tables = {name: pinned_tables(each) for name, each in own.related.tables.items()}
+    own = own.replaced(related=replace(own.related, tables=tables))
+    first = own if data is None else at_hand(next(iter(data.values())), "plan")
+    with OpenedEngine(engine, first, own) as running, watched(progress) as step:
+        context = RunContext(running, own, seed_of(own), step)
+        staged = StagedSet(context, secrets.token_hex(16)).stage(lambda name: source_of(tables[name]))
+        for name, member in staged.members.items():
+            if member.staged.empty:
+                raise DataError(f"table {name!r} has no records: there is nothing to learn a plan from")
+        require_stamps(staged.stamps)
+        return staged.whole().plan

@@ -21,8 +21,7 @@ from privpipe.relations.counting import Census, RelatedTables
 from privpipe.relations.joint_generalization import GeneralizeJointly
 from privpipe.relations.related_rows import closed, counts_of
 from privpipe.relations.schema import RelatedColumns, Tree
-from privpipe.relations.set_notes import set_notes
-from privpipe.relations.set_stages import RelatedSet
+from privpipe.relations.set_stages import RelatedSet, set_notes
 from privpipe.running.attached_source import attach
 from privpipe.running.judged_rows import recoveries_of_source
 from privpipe.running.plan import DrawnIn, Plan

@@ -24,7 +24,7 @@ from privpipe.tables.aggregates import rational
 from privpipe.tables.entries import CellGuarantee, TableSet, TableStage
 from privpipe.tables.exact_audit import intervals
 from privpipe.tables.finished_tables import TOTAL, finished_table, interval_rows, linked_problem, require_exact
-from privpipe.tables.private_process import of_tables
+from privpipe.tables.private_noise import of_tables
 from privpipe.tables.response_judgement import require_judged
 from privpipe.tables.stages import ONE_TABLE, Aggregate, needs_joint
 from privpipe.tables.table import Table

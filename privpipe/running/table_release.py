@@ -1,39 +1,46 @@
-"""Releases of tables: records are aggregated on the engine, cells are judged, and a file per table is published."""
+"""Releases of tables: records are aggregated on the engine, cells are judged, a file per table is published."""
 
 from __future__ import annotations
 
-import hashlib
+import json
+import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privpipe.engines import Written
 from privpipe.engines.base.frames import at_hand
 from privpipe.engines.readers.files import require_stamps, stamps_of
-from privpipe.errors import EngineError, UnsupportedError
+from privpipe.errors import EngineError, UnsupportedError, UsageError
 from privpipe.judging import Assessment
+from privpipe.policy.specs import located
 from privpipe.private_files import sync_folder
 from privpipe.progress import watched
+from privpipe.reporting.table_pages import drawn_tables, table_page
 from privpipe.running.attached_source import attach
 from privpipe.running.frames import about
 from privpipe.running.places import sink_format
 from privpipe.running.release_memory import Remembering
+from privpipe.running.report_figures import RunReport
 from privpipe.running.run import ReleaseRun, Stamps
 from privpipe.running.run_context import OpenedEngine, RunContext, is_path, seed_of
 from privpipe.running.run_documents import run_documents, write_public
 from privpipe.running.staging import Staged, run_stages
-from privpipe.running.table_budget import require_ledger_apart, spending_source
 from privpipe.running.table_frames import table_frame
-from privpipe.running.table_report import TableReport
 from privpipe.running.tables_read import pinned_tables, read_as_source
 from privpipe.running.waiting_runs import Ready
 from privpipe.sinks.local import LocalTarget, sink_faults
+from privpipe.sinks.records import document_text, file_hash
 from privpipe.sinks.remote import RemoteTarget
+from privpipe.tables.attacker_intervals import suppressed_rows
 from privpipe.tables.entries import TableSet
+from privpipe.tables.private_tables import PrivateTable
 from privpipe.tables.response_judgement import require_judged
-from privpipe.tables.stored_proofs import stored_proofs
+from privpipe.tables.table import Table
+from privpipe.tables.table_audit import stored_proofs
 from privpipe.tables.table_history import require_same_noise
+from privpipe.tables.table_loss import table_loss
 from privpipe.transforms.base import StagePlan
 
 if TYPE_CHECKING:
@@ -46,11 +53,113 @@ __all__ = [
     "TableRun",
     "aggregated",
     "apply_tables",
+    "cells_document",
     "judge_tables",
     "read_tables",
     "tables_of",
     "write_tables",
 ]
+
+
+def require_ledger_apart(policy: Policy) -> None:
+    """Refuse a ledger within the sink: what replaces a release would take what was spent with it.
+
+    Raises
+    ------
+    UsageError
+    """
+    if policy.tables is None or policy.sink is None or not policy.sink.is_folder or "://" in policy.sink.path:
+        return
+    target = os.path.realpath(policy.sink.target(policy.base_dir))
+    for stage in policy.tables.stages:
+        if isinstance(stage, PrivateTable):
+            ledger = os.path.realpath(stage.ledger)
+            if os.path.commonpath([target, ledger]) == target:
+                raise UsageError(
+                    "private_table: the ledger lies inside the sink, and would be published and replaced with it; name "
+                    "a folder apart from it"
+                )
+
+
+def spending_source(policy: Policy) -> str:
+    """By which a ledger knows the source and the contributors of a policy's tables."""
+    spec = policy.source
+    where = "frames"
+    if spec is not None:
+        named = (spec.table, spec.database, spec.iceberg)
+        path = located(spec.path, policy.base_dir)
+        path = path if "://" in path else os.path.realpath(path)  # one budget, by whatever link it is reached
+        where = next((repr(each) for each in named if each is not None), path)
+    return json.dumps([where, policy.person_id])
+
+
+def cells_document(tables: TableSet, drawn: Mapping[str, Any]) -> dict[str, Any]:
+    """The private document of suppressed cells: their values, the intervals an attacker can derive, the cost."""
+    return {
+        "edition": "private",
+        "tables": suppressed_rows(tables),
+        "losses": {name: _losses(table) for name, table in tables.tables.items()},
+        "drawn": dict(drawn),
+    }
+
+
+def _losses(table: Table) -> list[dict[str, Any]]:
+    """Hidden cells of each figure by the depth of their labels, and in all with the share of the value."""
+    rows: list[dict[str, Any]] = []
+    for key in table.shown_measures:
+        measure = table.measures[key]
+        loss = table_loss(table.cells, measure.figures.magnitudes, measure.hidden)
+        rows.append(
+            {
+                "figure": key,
+                "depth": "all",
+                "hidden": loss.hidden,
+                "cells": loss.cells,
+                "share": f"{loss.value_share:.2%}",
+            }
+        )
+        rows += [
+            {"figure": key, "depth": ", ".join(map(str, depth)), "hidden": hidden, "cells": cells, "share": ""}
+            for depth, (hidden, cells) in sorted(loss.levels.items())
+        ]
+    return rows
+
+
+@dataclass(frozen=True)
+class TableReport(RunReport):
+    """The report of a release of tables.
+
+    Parameters
+    ----------
+    tables : TableSet
+        With all that is known of each cell.
+    shown : mapping of str to pyarrow.Table
+        As they leave.
+    """
+
+    tables: TableSet = field(default_factory=lambda: TableSet(tables={}), repr=False)
+    shown: Mapping[str, pa.Table] = field(default_factory=dict, repr=False)
+    drawn: Mapping[str, Any] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        policy = self.context.policy
+        if self.wanted and policy.tables is not None:
+            drawn = drawn_tables(self.shown, policy.tables.aggregate.total, sink_format(policy))
+            object.__setattr__(self, "drawn", drawn)
+            object.__setattr__(self, "documents", {"cells": cells_document(self.tables, drawn)})
+
+    def _page(
+        self,
+        documents: Mapping[str, Mapping[str, Any]],
+        figures: Mapping[str, Any],
+        request: Mapping[str, Any] | None = None,
+        path: str = "",
+    ) -> str:
+        verdict = json.loads(document_text(documents["verdict"]))
+        private = verdict.get("edition") == "private"
+        cells = json.loads(document_text(self.documents["cells"])) if private else {}
+        return table_page(verdict, json.loads(document_text(dict(self.drawn))), cells)
+
 
 FORMATS = ("parquet", "csv")
 """In which tables are published."""
@@ -292,7 +401,7 @@ def _output(shown: Mapping[str, pa.Table], folder: Path, written: Written) -> di
     files = []
     for name in sorted(written.files):
         path = folder / name
-        files.append({"name": name, "bytes": path.stat().st_size, "sha256": _sha256(path)})
+        files.append({"name": name, "bytes": path.stat().st_size, "sha256": file_hash(path)})
     return {
         "records": written.records,
         "suppressed_records": None,
@@ -300,8 +409,3 @@ def _output(shown: Mapping[str, pa.Table], folder: Path, written: Written) -> di
         "tables": {name: {"rows": table.num_rows, "columns": table.schema.names} for name, table in shown.items()},
         "files": files,
     }
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as handle:
-        return hashlib.file_digest(handle, "sha256").hexdigest()

@@ -15,17 +15,23 @@ from privpipe.errors import DataError, UnsupportedError, UsageError
 from privpipe.judging import Assessment
 from privpipe.running.finished_files import finished_rows, in_long_form, tables_by_name
 from privpipe.tables.aggregation import COUNT, TableSpec
-from privpipe.tables.audit_problem import AuditProblem, Levels
-from privpipe.tables.cell_stages import RoundTable
+from privpipe.tables.audit_problem import AuditProblem, Levels, product
 from privpipe.tables.cells import Cells, LinkedCells
-from privpipe.tables.differencing import small_rests
+from privpipe.tables.differencing import nested_differences, small_rests
 from privpipe.tables.entries import CellGuarantee, TableSet, TableStage, UnionGuarantee
 from privpipe.tables.exact_audit import AuditResult, Kind, audit
 from privpipe.tables.families import families, merged_levels
-from privpipe.tables.finished_checks import absent_note, require_counts, require_margins, require_sums
-from privpipe.tables.finished_dimensions import finished_dimension
-from privpipe.tables.finished_frequencies import frequency_verdict
-from privpipe.tables.finished_quotients import base_rows, require_quotients, with_blanks_alone
+from privpipe.tables.finished_checks import (
+    absent_note,
+    base_rows,
+    finished_dimension,
+    frequency_verdict,
+    require_counts,
+    require_margins,
+    require_quotients,
+    require_sums,
+    with_blanks_alone,
+)
 from privpipe.tables.finished_tables import (
     MARK,
     SUPPRESSED,
@@ -38,10 +44,8 @@ from privpipe.tables.finished_tables import (
 )
 from privpipe.tables.guarantees import GroupDisclosure, MinimumFrequency, PrimaryRule
 from privpipe.tables.implied_populations import implied_populations
-from privpipe.tables.integer_matrices import product
-from privpipe.tables.nested_differences import nested_differences
 from privpipe.tables.original_cells import counted_figures, kept_contributions, known_table
-from privpipe.tables.perturbed_tables import CellKey
+from privpipe.tables.perturbed_tables import CellKey, RoundTable
 from privpipe.tables.population_differences import Differencing
 from privpipe.tables.private_tables import PrivateTable
 from privpipe.tables.rounding import reader_intervals

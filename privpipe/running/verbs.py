@@ -114,7 +114,7 @@ def assess(
     if policy.related is not None:
         if original is not None:
             raise UsageError("assess: related tables are judged without an original; leave `original` out")
-        related: Assessment = room_above("running.related_validation").assess_related(policy, data, engine=engine)
+        related: Assessment = room_above("running.related_frames").assess_related(policy, data, engine=engine)
         return related
     data, original = at_hand(data, "assess"), at_hand(original, "assess, original=")
     with _opened(engine, data, policy) as running:
@@ -151,7 +151,7 @@ def plan(
     """
     policy = _policy(policy)
     if policy.related is not None:
-        made: Plan = room_above("running.related_plan").plan_related(policy, data, engine=engine, progress=progress)
+        made: Plan = room_above("running.related_release").plan_related(policy, data, engine=engine, progress=progress)
         return made
     policy = of_records(policy, "plan")
     seed, data = seed_of(policy), at_hand(data, "plan")
@@ -365,7 +365,7 @@ def validate(
     if not isinstance(policy, Policy):
         policy = Policy.from_dict(policy) if isinstance(policy, Mapping) else Policy.load(policy)
     if policy.related is not None:
-        related: Assessment = room_above("running.related_validation").validate_related(policy, data, engine=engine)
+        related: Assessment = room_above("running.related_frames").validate_related(policy, data, engine=engine)
         return related
     said = _said(format, delimiter)
     if table is not None:

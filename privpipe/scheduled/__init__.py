@@ -8,7 +8,6 @@ the public figures, as `Ending`.
 
 from __future__ import annotations
 
-from privpipe.scheduled.job import Ending, Job, run_apart
-from privpipe.scheduled.publication import Published, published_at
+from privpipe.scheduled.job import Ending, Job, Published, published_at, run_apart
 
 __all__ = ["Ending", "Job", "Published", "published_at", "run_apart"]

@@ -12,15 +12,13 @@ from collections.abc import Iterable
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Ints, Words
 from privpipe.errors import UsageError
 from privpipe.kernels.synthesis.noisy_marginals import Below, discrete_geometric, discrete_laplace
 
 __all__ = ["joined", "keystream", "noise_part", "remainder", "require_drawable"]
 
-Words = NDArray[np.uint64]
-Ints = NDArray[np.int64]
 MOST_DRAWS = 50_000_000
 """Of a holder in a run; half an hour."""
 

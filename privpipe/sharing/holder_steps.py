@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Ints
 from privpipe.border import bordered
 from privpipe.errors import DataError, SinkError, UsageError, did_you_mean
 from privpipe.private_files import locked, private_folder
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Budget", "Participant", "partial_sum"]
 
-Ints = NDArray[np.int64]
 STATE, LOCK = "kept.bin", "lock"
 PUBLIC, PRIVATE = 0o666, 0o600
 KEY = 32
@@ -321,7 +321,7 @@ def _counted(document: RunDocument, data: Any, engine: str | Engine | None) -> I
 
 def _noisy(document: RunDocument, values: Ints, data: Any, budget: Budget | None, below: Below) -> Ints:
     """The figures with this holder's part of the noise, paid for before it is drawn."""
-    from privpipe.tables.spend_book import SpendBook
+    from privpipe.tables.private_tables import SpendBook
 
     if budget is None:
         raise UsageError("a run with epsilon spends a holder's budget: give its ledger and its limit")

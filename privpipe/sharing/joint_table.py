@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Ints
 from privpipe.border import bordered
 from privpipe.errors import DataError, UsageError
 from privpipe.private_files import flush_new, private_folder
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 __all__ = ["joint_policy"]
 
-Ints = NDArray[np.int64]
 SOURCE = "joint.parquet"
 
 

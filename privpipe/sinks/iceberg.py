@@ -32,14 +32,20 @@ from privpipe.engines.lakes import IcebergFolder, IcebergName, iceberg_catalogue
 from privpipe.engines.readers.files import partition_in
 from privpipe.errors import PrivpipeError, SinkError, UsageError
 from privpipe.private_files import flush_new, private_folder
-from privpipe.sinks.iceberg_commit import MARK, RUN, Commit, Withdrawal, data_files, released_run, said_of
 from privpipe.sinks.iceberg_files import (
+    MARK,
+    RUN,
+    Commit,
     Leftovers,
+    Withdrawal,
     arrow_type,
     copied,
+    data_files,
     ids_of,
     local_place,
+    released_run,
     require_fitting,
+    said_of,
     written_under,
 )
 from privpipe.sinks.local import METADATA, public_properties
@@ -399,7 +405,11 @@ class IcebergTarget(WholeReleases):
             return
         try:
             table = self._load()
-            referenced = [] if table is None else [table.metadata_location, *_logged(table)]
+            referenced = (
+                []
+                if table is None
+                else [table.metadata_location, *(str(each.metadata_file) for each in table.metadata.metadata_log)]
+            )
             io = self._catalogue()._load_file_io(location=told["location"]) if table is None else table.io
             Leftovers(io, told["location"], run_id, told["commit"]).remove(referenced, told["made"])
         except Exception as problem:  # noqa: BLE001 no pointer leads to what is left
@@ -429,7 +439,3 @@ class IcebergTarget(WholeReleases):
             raise SinkError(
                 f"another run is writing the sink {self.name!r}; this one did nothing. Try again when it is done"
             ) from None
-
-
-def _logged(table: Any) -> list[str]:
-    return [str(each.metadata_file) for each in table.metadata.metadata_log]

@@ -163,7 +163,7 @@ class LocalTarget(WholeReleases):
     def withdraw(self, run_id: str) -> None:
         home = self.state / "releases" / run_id
         with sink_faults(self.path, "the release could not be withdrawn; remove the link by hand"):
-            if self._points_at(home):
+            if self.path.is_symlink() and os.path.realpath(self.path) == os.path.realpath(home):
                 if self._before is None:
                     self.path.unlink()
                 else:
@@ -214,9 +214,6 @@ class LocalTarget(WholeReleases):
                         f"the work area holds a link, {str(entry)!r}, which privpipe did not make; remove it"
                     )
         self._lock = os.open(self.state / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-
-    def _points_at(self, home: Path) -> bool:
-        return self.path.is_symlink() and os.path.realpath(self.path) == os.path.realpath(home)
 
     def _pointer_back(self, run_id: str) -> Path:
         return self.state / f"pointer-back-{run_id}"

@@ -24,6 +24,14 @@ from typing import TYPE_CHECKING, Any
 from privpipe.engines.stores import OpenedStore, whole_copy
 from privpipe.errors import SinkError, UnsupportedError
 from privpipe.sinks.conditional_objects import Conditional, Conflict
+from privpipe.sinks.delta import (
+    DeltaReleases,
+    DeltaTable,
+    Evolution,
+    Mode,
+    require_takes_releases,
+    staged_files,
+)
 from privpipe.sinks.delta_log import (
     COMMIT,
     LOG,
@@ -33,14 +41,6 @@ from privpipe.sinks.delta_log import (
     commit_info,
     require_deltalake,
     snapshot,
-)
-from privpipe.sinks.delta_releases import (
-    DeltaReleases,
-    DeltaTable,
-    Evolution,
-    Mode,
-    require_takes_releases,
-    staged_files,
 )
 from privpipe.sinks.local import METADATA, public_properties
 from privpipe.sinks.remote import RemoteTarget

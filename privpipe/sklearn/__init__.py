@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from privpipe.sklearn.classes import estimator_of, names
-from privpipe.sklearn.estimator import StageEstimator
+from privpipe.sklearn.estimator import StageEstimator, estimator_of, names
 
 __all__ = ["StageEstimator"]
 

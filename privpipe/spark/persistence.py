@@ -55,7 +55,9 @@ class Writer(MLWriter):
             _write_private(session, text, _within(path, PLAN))
 
     def _handleOverwrite(self, path: str) -> None:  # noqa: N802 - Spark ML's name
-        if not _is_connect(self.sparkSession):
+        from privpipe.engines.spark.session import is_connect
+
+        if not is_connect(self.sparkSession):
             super()._handleOverwrite(path)
             return
         try:
@@ -142,10 +144,6 @@ def _within(path: str, name: str) -> str:
     return f"{path.rstrip('/')}/{name}"
 
 
-def _is_connect(session: Any) -> bool:
-    return type(session).__module__.startswith("pyspark.sql.connect")
-
-
 def _write_metadata(session: Any, text: str, path: str) -> None:
     from pyspark.errors import AnalysisException
 
@@ -163,7 +161,9 @@ def _write_text(session: Any, text: str, path: str) -> None:
 
 def _write_private(session: Any, text: str, path: str) -> None:
     """One file that is its owner's alone before a byte is in it."""
-    if _is_connect(session):
+    from privpipe.engines.spark.session import is_connect
+
+    if is_connect(session):
         _write_text(session, text, path)
         return
     hadoop = session._jvm.org.apache.hadoop.fs

@@ -15,8 +15,7 @@ from privpipe.errors import UsageError
 from privpipe.hierarchies import HierarchySpec
 from privpipe.judging.column_loss import LossTable
 from privpipe.policy import Policy
-from privpipe.policy.catalogues import Catalogues
-from privpipe.policy.named_entries import named_entries
+from privpipe.policy.catalogues import Catalogues, named_entries
 from privpipe.policy.plain_values import written
 from privpipe.policy.secret import secret_given
 from privpipe.private_files import create_private

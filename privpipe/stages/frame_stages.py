@@ -40,7 +40,7 @@ from privpipe.judging.column_loss import LossTable
 from privpipe.judging.release_memory import collected_rows, places_of
 from privpipe.kernels.ids.record_ids import content_hash, declared_id, ordinals, record_id, sum_of_hashes
 from privpipe.policy import Policy, SecretSpec
-from privpipe.policy.named_entries import named_entries
+from privpipe.policy.catalogues import named_entries
 from privpipe.policy.secret import secret_given
 from privpipe.roles import NullRule, Roles, require_empty_rule, roles_of_call
 from privpipe.running.attached_source import require_no_refused_null

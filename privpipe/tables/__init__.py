@@ -13,7 +13,7 @@ STAGES = Catalogue(
     {
         "Aggregate": "stages",
         "SuppressTable": "suppress_table",
-        "RoundTable": "cell_stages",
+        "RoundTable": "perturbed_tables",
         "CellKey": "perturbed_tables",
         "PrivateTable": "private_tables",
     },

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Ints
 from privpipe.errors import DataError, UsageError
 from privpipe.tables.cells import Cells
 
 __all__ = ["CellFigures", "exact", "pattern_mask", "rational", "times"]
 
-Ints = NDArray[np.int64]
 LARGEST = np.iinfo(np.int64).max
 
 

@@ -19,14 +19,20 @@ from privpipe.errors import DataError, UsageError, did_you_mean
 from privpipe.hierarchies import Hierarchy, HierarchySpec
 from privpipe.tables.aggregates import CellFigures
 from privpipe.tables.cells import Cells, Dimension
-from privpipe.tables.contribution_bound import KeepCells, bucket_of
-from privpipe.tables.contribution_rows import cell_keys_of, keyed_contributions
-from privpipe.tables.dimension_labels import Ladder, kind_of, texts_of
-from privpipe.tables.fixed_domains import fixed_domains, fixed_leaves
+from privpipe.tables.contribution_rows import (
+    KeepCells,
+    UnitRows,
+    Units,
+    bucket_of,
+    cell_keys_of,
+    decimals_of,
+    in_whole_units,
+    keyed_contributions,
+)
+from privpipe.tables.dimension_labels import Ladder, fixed_domains, fixed_leaves, kind_of, texts_of
 from privpipe.tables.leaf_totals import Grid
 from privpipe.tables.order_statistics import OrderStatistic, RankedValues, ranks_of, require_units
 from privpipe.tables.responses import Response
-from privpipe.tables.unit_rows import UnitRows, Units, decimals_of, in_whole_units
 
 __all__ = ["COUNT", "Aggregated", "TableSpec", "aggregated", "leaf_codes", "squares_of"]
 

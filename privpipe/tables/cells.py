@@ -13,7 +13,7 @@ import numpy as np
 import scipy
 
 from privpipe.errors import DataError
-from privpipe.tables.integer_matrices import Integers, Matrix, matrix_of
+from privpipe.tables.audit_problem import Integers, Matrix, matrix_of
 
 __all__ = ["MOST_CELLS", "Cells", "Dimension", "LinkedCells", "linked"]
 

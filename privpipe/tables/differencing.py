@@ -9,12 +9,13 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Bools, Ints
 from privpipe.errors import UsageError
-from privpipe.tables.cells import Cells
+from privpipe.tables.cells import Cells, Dimension
 
-__all__ = ["Differences", "Differencing", "atoms_of_leaves", "nested_pairs", "small_rests"]
+__all__ = ["Differences", "Differencing", "atoms_of_leaves", "nested_differences", "nested_pairs", "small_rests"]
 
-Ints = NDArray[np.int64]
+
 PRODUCTS = 20_000_000
 """Pairs of cells that are looked at together."""
 
@@ -276,3 +277,54 @@ def _ancestors(leaves: Cells, place: int, codes: dict[str, int]) -> Ints:
         found[:, step] = np.where(code >= 0, known[code], -1)
         code = np.where(code >= 0, parent[code], -1)
     return found
+
+
+def nested_differences(
+    tables: Sequence[Cells], counts: Sequence[Ints], shown: Sequence[Bools], at_least: int, *, between: bool = False
+) -> int:
+    """How many pairs of published cells, one inside the other, differ by some contributors and fewer than `at_least`.
+
+    Parameters
+    ----------
+    counts : sequence of ndarray of int64
+        Contributors of each cell; they mean something where `shown`.
+    between : bool
+        Look only at pairs of two tables.
+
+    Examples
+    --------
+    >>> region = Dimension.tree("region", {"North": "Total", "South": "Total"})
+    >>> cells = Cells.complete([region])
+    >>> nested_differences([cells], [np.array([20, 18, 2])], [np.array([True, True, False])], 5)
+    1
+    """
+    found = 0
+    for at, outer in enumerate(tables):
+        for other, inner in enumerate(tables):
+            if between and at == other:
+                continue
+            pairs = atoms_of_leaves([outer], _with_dimensions(inner, outer)).tocoo()
+            whole, part = pairs.row, pairs.col
+            rest = counts[at][whole] - counts[other][part]
+            seen = shown[at][whole] & shown[other][part] & (counts[other][part] > 0)
+            found += int((seen & (rest > 0) & (rest < at_least)).sum())
+    return found
+
+
+def _with_dimensions(inner: Cells, outer: Cells) -> Cells:
+    """The same cells with a dimension for each column that restricts either table, and each that only `outer` has."""
+    dimensions, codes = list(inner.dimensions), [inner.codes]
+    present = {each.name for each in dimensions}
+    for name, label in inner.only.items():
+        if name not in present:
+            total = next((each.labels[0] for each in outer.dimensions if each.name == name), "")
+            dimensions.append(Dimension(name, (total, label), (-1, 0)))
+            codes.append(np.ones((len(inner), 1), dtype=np.int64))
+            present.add(name)
+    totals = {each.name: each.labels[0] for each in outer.dimensions}
+    for name in (*totals, *outer.only):
+        if name not in present:
+            dimensions.append(Dimension(name, (totals.get(name, ""),), (-1,)))
+            codes.append(np.zeros((len(inner), 1), dtype=np.int64))
+            present.add(name)
+    return Cells(tuple(dimensions), np.concatenate(codes, axis=1))

@@ -1,8 +1,8 @@
-"""Labels of a dimension, from the values of its column and a hierarchy."""
+"""Labels of a dimension, from the values of its column and a hierarchy, or fixed before any record is read."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,11 +10,12 @@ import pyarrow as pa
 import pyarrow.types as pt
 from numpy.typing import NDArray
 
-from privpipe.errors import DataError
-from privpipe.hierarchies import Hierarchy, canonical_text
+from privpipe.errors import DataError, UsageError, did_you_mean
+from privpipe.hierarchies import Hierarchy, HierarchySpec, canonical_text
 from privpipe.tables.cells import Dimension
 
-__all__ = ["MISSING", "UNKNOWN", "Ladder", "kind_of", "texts_of"]
+__all__ = ["MISSING", "UNKNOWN", "Ladder", "fixed_domains", "fixed_leaves", "kind_of", "texts_of"]
+
 
 MISSING = "(missing)"
 """The label of null."""
@@ -208,3 +209,48 @@ class Ladder:
         """Codes of labels of any level in the dimension."""
         known = dimension.codes
         return np.array([known[MISSING if label is None else label] for label in labels], dtype=np.int64).reshape(-1)
+
+
+def fixed_domains(
+    by: Sequence[str],
+    written: Mapping[str, Sequence[str]],
+    schema: pa.Schema,
+    hierarchies: Mapping[str, Hierarchy | HierarchySpec],
+) -> tuple[dict[str, tuple[str, ...]], dict[str, Hierarchy]]:
+    """The values of every dimension, and its hierarchy over them: as written, else those that the hierarchy holds.
+
+    Raises
+    ------
+    UsageError
+        A dimension has neither.
+    """
+    for name in written:
+        if name not in by:
+            raise UsageError(f"domain: {name!r} is not a dimension of the table{did_you_mean(name, by)}")
+    domains: dict[str, tuple[str, ...]] = {}
+    found: dict[str, Hierarchy] = {}
+    for name in by:
+        given = hierarchies.get(name)
+        texts = list(dict.fromkeys(written.get(name, ())))
+        if isinstance(given, HierarchySpec):
+            given = given.build(texts, [1] * len(texts), kind_of(schema.field(name).type))
+        if not texts and given is not None and not given.data_dependent:
+            texts = list(dict.fromkeys(given.texts(0)))
+        if not texts:
+            raise UsageError(
+                f"private_table: the labels of {name!r} must be fixed before records are looked at: write its values, "
+                f"as in domain: {{{name}: [...]}}, or give it a hierarchy from a file"
+            )
+        domains[name] = tuple(texts)
+        if given is not None:
+            found[name] = given
+    return domains, found
+
+
+def fixed_leaves(ladder: Ladder, domain: Mapping[str, Sequence[str]] | None, *, drop_nulls: bool) -> list[str | None]:
+    """Leaves that a dimension has whatever the records hold; none where its labels come from them."""
+    if domain is None:
+        return []
+    values: list[str | None] = list(domain[ladder.name])
+    leaves = ladder.labels(values, ladder.levels[0]) if ladder.coarsens else values
+    return [*leaves, *(() if drop_nulls else (None,))]

@@ -12,7 +12,7 @@ from typing_extensions import Doc
 from privpipe.blocks.entry import Entry
 from privpipe.blocks.public_edition import PublicRules
 from privpipe.blocks.release_history import FollowsPersons
-from privpipe.blocks.verdict import Severity, Verdict
+from privpipe.blocks.verdict import Demand, Severity, Verdict
 from privpipe.border import bordered
 from privpipe.errors import UsageError
 from privpipe.wired import room_above
@@ -106,7 +106,7 @@ class TableSet:
 class TableStage(Entry):
     """Something that changes tables of cells: hides, rounds or perturbs figures, and knows nothing of records."""
 
-    taxon: ClassVar[str] = "tables"
+    taxon = "tables"
 
     @property
     def needs_seed(self) -> bool:
@@ -149,7 +149,7 @@ class TableStage(Entry):
 
 @bordered
 @dataclass(frozen=True, kw_only=True, repr=False)
-class CellGuarantee(Entry):
+class CellGuarantee(Demand):
     """Something that a policy demands of the cells of its tables.
 
     Subclasses give `judge`; those that are `primary` rules say which cells are unsafe by themselves, and so what
@@ -172,11 +172,6 @@ class CellGuarantee(Entry):
     def least(self) -> int:
         """The fewest contributors that it lets a published population have."""
         return 1
-
-    @property
-    def binds(self) -> bool:
-        """Whether a release is refused where it does not hold."""
-        return self.severity == "fail"
 
     @property
     def reported(self) -> bool:
@@ -207,9 +202,9 @@ class CellGuarantee(Entry):
         if noisy and not self.of_process:
             reason = (
                 f"{self.name()} does not apply to tables with noise of private_table: it would reveal what true "
-                "figures are; ask differential_privacy."
+                "figures are; ask differential_privacy"
             )
-            return Verdict(self, None, "error", self.demanded(), reason=reason)
+            return self.not_judged(reason)
         return self.judge(tables)
 
     def judge(self, tables: TableSet) -> Verdict:
@@ -225,11 +220,6 @@ class CellGuarantee(Entry):
     def discloses_source(self, rules: PublicRules) -> bool:
         """Figures rest on cells that are not published: the public edition shows outcomes alone."""
         return True
-
-    def parameters(self) -> dict[str, Any]:
-        """As of every entry; the severity only where it is not the usual one."""
-        left_out = {"severity"} if self.binds else set()
-        return {name: value for name, value in super().parameters().items() if name not in left_out}
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -254,8 +244,8 @@ class UnionGuarantee(FollowsPersons, CellGuarantee):
         """An error where a ledger is named and nothing of it is at hand, as outside a policy's run; else None."""
         if self.ledger is None or tables.history is not None:
             return None
-        why = "the ledger was not read: a run of a policy, or `Policy.apply`, does; leave it out to judge one release."
-        return Verdict(self, None, "error", self.demanded(), reason=why)
+        why = "the ledger was not read: a run of a policy, or `Policy.apply`, does; leave it out to judge one release"
+        return self.not_judged(why)
 
     def parameters(self) -> dict[str, Any]:
         """As of every entry; what is about a ledger only where there is one."""

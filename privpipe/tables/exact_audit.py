@@ -13,16 +13,50 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.errors import DataError
-from privpipe.tables.audit_problem import UNBOUNDED, AuditProblem, Levels
+from privpipe.tables.audit_problem import UNBOUNDED, AuditProblem, Integers, Levels
 from privpipe.tables.exact_programmes import Point, extreme, feasible_point
 from privpipe.tables.insiders import insider_failures
-from privpipe.tables.integer_matrices import Integers
 from privpipe.tables.proofs import FAILS, UNPROVED, parts, prove
-from privpipe.tables.recomputable import recomputable
-from privpipe.tables.shrinking import LARGEST, NO_BOUND, OpenSystem, Shrunk, shrink
+from privpipe.tables.shrinking import LARGEST, NO_BOUND, OpenSystem, Shrunk, components_of, shrink, tightened
 from privpipe.tables.witnesses import Move
 
-__all__ = ["AuditResult", "Intervals", "Kind", "audit", "intervals", "verified"]
+__all__ = ["AuditResult", "Intervals", "Kind", "audit", "intervals", "recomputable", "verified"]
+
+
+def recomputable(problem: AuditProblem, variables: Integers, deadline: float) -> tuple[NDArray[np.bool_], int]:
+    """Which of some hidden variables are known from the relations alone, and how many programmes that took.
+
+    A variable is known so if every solution of the relations that is 0 for published variables is 0 for it: all moves
+    within -1 and 1, from 0, leave it at 0. Multipliers that make its unit vector from relations prove that exactly.
+    """
+    hidden = np.flatnonzero(~problem.published)
+    matrix = problem.relations[:, hidden]
+    matrix = matrix[np.flatnonzero(np.diff(matrix.indptr))]
+    ones = np.ones(len(hidden), dtype=np.int64)
+    right = np.zeros(matrix.shape[0], dtype=np.int64)
+    low, high = tightened(OpenSystem(matrix, right, -ones, ones, False), rounds=len(hidden) + 1)
+    place = np.full(len(problem.low), -1, dtype=np.int64)
+    open_columns = np.flatnonzero(low < high)
+    place[hidden[open_columns]] = np.arange(len(open_columns))
+    matrix = matrix[:, open_columns]
+    matrix = matrix[np.flatnonzero(np.diff(matrix.indptr))]
+    system = OpenSystem(
+        matrix, np.zeros(matrix.shape[0], dtype=np.int64), -ones[open_columns], ones[open_columns], False
+    )
+    found = place[variables] < 0
+    found[problem.published[variables]] = True
+    columns = place[variables]
+    waiting = np.flatnonzero(columns >= 0)
+    requirements = (
+        columns[waiting],
+        np.ones(len(waiting), dtype=np.int64),
+        np.zeros(len(waiting), dtype=np.int64),
+    )
+    base = np.zeros(system.size, dtype=np.int64)
+    proofs = prove(system, components_of(matrix), base, requirements, 1, deadline)
+    found[waiting[proofs.outcome == FAILS]] = True
+    return found, proofs.programmes
+
 
 Ends = NDArray[np.object_]
 """Of `Fraction`, or None for no bound."""

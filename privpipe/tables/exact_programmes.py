@@ -12,7 +12,7 @@ from math import floor, lcm
 import numpy as np
 from numpy.typing import NDArray
 
-from privpipe.tables.integer_matrices import Integers, Matrix, matrix_of
+from privpipe.tables.audit_problem import Integers, Matrix, matrix_of
 from privpipe.tables.shrinking import NO_BOUND, OpenSystem, tightened
 from privpipe.tables.solver import Programme, solve
 

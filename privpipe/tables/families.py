@@ -1,4 +1,6 @@
-"""Families of figures: one measure over all tables of a release, as its readers see it together."""
+"""Families of figures: one measure over all tables of a release, as its readers see it together, overlapping
+parts too.
+"""
 
 from __future__ import annotations
 
@@ -13,22 +15,244 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Bools, Ints
 from privpipe.errors import DataError
 from privpipe.tables.aggregates import CellFigures
 from privpipe.tables.aggregation import COUNT
-from privpipe.tables.audit_problem import UNBOUNDED, AuditProblem, Insider, Levels
-from privpipe.tables.cell_members import leaves_of_labels
+from privpipe.tables.audit_problem import UNBOUNDED, AuditProblem, Insider, Integers, Levels, Matrix, matrix_of
 from privpipe.tables.cells import Cells, Dimension, LinkedCells, linked
 from privpipe.tables.implied_populations import ImpliedPopulations, implied_populations
-from privpipe.tables.integer_matrices import matrix_of
-from privpipe.tables.overlapping_parts import overlaps_of, with_overlaps
 from privpipe.tables.primary_rules import Rule, Settings, of_implied, of_noisy, protection_levels
 from privpipe.tables.table import Measure, Table
 
-__all__ = ["Family", "families", "merged_levels"]
+__all__ = [
+    "Contributions",
+    "Family",
+    "Members",
+    "added_up",
+    "expanded",
+    "families",
+    "leaves_of_labels",
+    "merged_levels",
+    "with_overlaps",
+]
 
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
+
+@dataclass(frozen=True, repr=False)
+class Members:
+    """Persons, and the leaf cell of a table that each record of theirs is in, with what they contribute.
+
+    Parameters
+    ----------
+    persons, leaves, values : ndarray of int64, shape (n,)
+        One row for each person and leaf cell; of a count the values are 1.
+    waived : ndarray of int64, shape (n,), optional
+        1 where the protection of the contribution is waived; None: of none.
+    """
+
+    persons: Ints
+    leaves: Ints
+    values: Ints
+    waived: Ints | None = None
+
+    def __len__(self) -> int:
+        return len(self.persons)
+
+
+@dataclass(frozen=True, repr=False)
+class Contributions:
+    """Figures of some sets of persons, each person's contributions to a set added first.
+
+    Parameters
+    ----------
+    contributors, totals, magnitudes, negative, nonzero, single : ndarray of int64, shape (sets,)
+        As in `CellFigures`.
+    largest, holders : ndarray of int64, shape (sets, m)
+    unwaived : ndarray of int64, shape (sets,), optional
+    """
+
+    contributors: Ints
+    totals: Ints
+    magnitudes: Ints
+    negative: Ints
+    nonzero: Ints
+    single: Ints
+    largest: Ints
+    holders: Ints
+    unwaived: Ints | None = None
+
+
+def ancestors(dimension: Dimension) -> Ints:
+    """For each label itself and the labels above it, -1 where there is none left; shape (labels, levels)."""
+    depth = int(dimension.depth.max(initial=0)) + 1
+    found = np.full((len(dimension.labels), depth), -1, dtype=np.int64)
+    parent = np.asarray(dimension.parent, dtype=np.int64)
+    code = np.arange(len(dimension.labels))
+    for step in range(depth):
+        found[:, step] = code
+        code = np.where(code >= 0, parent[code], -1)
+    return found
+
+
+def expanded(cells: Cells, leaves: Ints) -> tuple[Ints, Ints]:
+    """Each of some cells with every cell that it lies in, itself too: place in `leaves`, and cell.
+
+    Raises
+    ------
+    DataError
+        The table does not hold all combinations of its labels in their order.
+    """
+    if not np.array_equal(cells.keys, np.arange(len(cells))):
+        raise DataError("a table of a ledger must hold every combination of labels")
+    rows, keys = np.arange(len(leaves)), np.zeros(len(leaves), dtype=np.int64)
+    for place, dimension in enumerate(cells.dimensions):
+        above = ancestors(dimension)[cells.codes[leaves[rows], place]]
+        one, depth = np.nonzero(above >= 0)
+        rows, keys = rows[one], keys[one] * len(dimension.labels) + above[one, depth]
+    return rows, keys
+
+
+def leaves_of_labels(own: Cells, leaves: Ints, other: Cells) -> tuple[Ints, NDArray[np.bool_]]:
+    """The leaf cell of another table that each of some leaf cells lies in by its labels, and whether these say it.
+
+    Returns
+    -------
+    cells : ndarray of int64
+        -1 where the other table's `only` leaves it out, and where the labels do not say.
+    known : ndarray of bool
+    """
+    names = [dimension.name for dimension in own.dimensions]
+    found, known = np.zeros(len(leaves), dtype=np.int64), np.ones(len(leaves), dtype=np.bool_)
+    inside = np.ones(len(leaves), dtype=np.bool_)
+    for dimension in other.dimensions:
+        lowest = {dimension.labels[code]: code for code in dimension.leaves.tolist()}
+        code = np.full(len(leaves), lowest.get(own.only.get(dimension.name, ""), -1), dtype=np.int64)
+        if dimension.name in names:
+            place = names.index(dimension.name)
+            labels = own.dimensions[place].labels
+            above = ancestors(own.dimensions[place])
+            book = [[lowest.get(labels[each], -1) for each in path if each >= 0] for path in above.tolist()]
+            code = np.array([max(each) for each in book], dtype=np.int64)[own.codes[leaves, place]]
+        known &= code >= 0
+        found = found * len(dimension.labels) + np.maximum(code, 0)
+    for column, label in other.only.items():
+        if column in names:
+            place = names.index(column)
+            labels = own.dimensions[place].labels
+            above = ancestors(own.dimensions[place])
+            bears = np.array([any(each >= 0 and labels[each] == label for each in path) for path in above.tolist()])
+            inside &= bears[own.codes[leaves, place]]
+        elif column in own.only:
+            inside &= own.only[column] == label
+        else:
+            known &= False
+    return np.where(known & inside, found, -1), known
+
+
+def added_up(
+    sets: Ints, persons: Ints, values: Ints, size: int, most: int, waived: Ints | None = None
+) -> Contributions:
+    """Figures of sets from rows of set, person and value.
+
+    Parameters
+    ----------
+    size : int
+        Number of sets.
+    most : int
+        Largest contributions that are kept of each.
+    waived : ndarray of int64, optional
+        1 where a row's protection is waived; a person's is if that of all its rows in a set is.
+    """
+    order = np.lexsort((persons, sets))
+    sets, persons, values = sets[order], persons[order], values[order]
+    waived = None if waived is None else waived[order]
+    first = np.flatnonzero((np.diff(sets, prepend=-1) != 0) | (np.diff(persons, prepend=-1) != 0))
+    if len(first):
+        sets, persons, values = sets[first], persons[first], np.add.reduceat(values, first)
+        waived = None if waived is None else np.minimum.reduceat(waived, first)
+    codes = persons + 1
+    contributors = np.bincount(sets, minlength=size).astype(np.int64)
+    arrays = {name: np.zeros(size, dtype=np.int64) for name in ("totals", "magnitudes", "single")}
+    np.add.at(arrays["totals"], sets, values)
+    np.add.at(arrays["magnitudes"], sets, np.abs(values))
+    np.maximum.at(arrays["single"], sets, codes)
+    arrays["single"][contributors != 1] = 0
+    largest, holders = (np.zeros((size, most), dtype=np.int64) for _ in range(2))
+    order = np.lexsort((codes, -np.abs(values), sets))
+    ranked = sets[order]
+    rank = np.arange(len(ranked)) - np.searchsorted(ranked, ranked)
+    chosen = (rank < most) & (values[order] != 0)
+    largest[ranked[chosen], rank[chosen]] = np.abs(values[order])[chosen]
+    holders[ranked[chosen], rank[chosen]] = codes[order][chosen]
+    unwaived = None
+    if waived is not None:
+        unwaived = np.full(size, -1, dtype=np.int64)
+        np.maximum.at(unwaived, sets[waived == 0], np.abs(values[waived == 0]))
+    return Contributions(
+        contributors=contributors,
+        unwaived=unwaived,
+        negative=np.bincount(sets[values < 0], minlength=size).astype(np.int64),
+        nonzero=np.bincount(sets[values != 0], minlength=size).astype(np.int64),
+        largest=largest,
+        holders=holders,
+        **arrays,
+    )
+
+
+def with_overlaps(cells: LinkedCells, true: Integers | None = None) -> tuple[Matrix, Integers | None]:
+    """The relations of some tables, and for each total along an overlapping dimension: part <= total <= sum of parts.
+
+    Each inequality has one more variable, which is at least 0.
+
+    Parameters
+    ----------
+    true : ndarray of int64, shape (variables,), optional
+
+    Returns
+    -------
+    csr_array
+        Over the variables of the cells, then those of inequalities.
+    ndarray of int64 or None
+        The true figures of the latter, where the others are known.
+    """
+    overlaps = overlaps_of(cells)
+    if not overlaps.shape[0]:
+        return cells.relations, None if true is None else np.empty(0, dtype=np.int64)
+    entries = overlaps.tocoo()
+    rows, size = overlaps.shape
+    whole = np.zeros(rows, dtype=np.int64)
+    whole[entries.row[entries.data > 0]] = entries.col[entries.data > 0]
+    part = np.flatnonzero(entries.data < 0)
+    every, pairs = np.arange(rows), np.arange(len(part))
+    above, below = whole[entries.row[part]], entries.col[part].astype(np.int64)
+    ones = np.ones(len(part), dtype=np.int64)
+    more = rows + len(part)
+    # Total - parts + slack = 0, and total - part - slack = 0.
+    inequalities = matrix_of(
+        np.concatenate([entries.data, np.ones(rows, dtype=np.int64), ones, -ones, -ones]),
+        np.concatenate([entries.row.astype(np.int64), every, rows + pairs, rows + pairs, rows + pairs]),
+        np.concatenate([entries.col.astype(np.int64), size + every, above, below, size + rows + pairs]),
+        (more, size + more),
+    )
+    own = cells.relations.tocoo()
+    shape = (cells.relations.shape[0], size + more)
+    wider = matrix_of(own.data, own.row.astype(np.int64), own.col.astype(np.int64), shape)
+    distances = None
+    if true is not None:
+        distances = np.concatenate([-(overlaps @ true), true[above] - true[below]]).astype(np.int64)
+    return scipy.sparse.csr_array(scipy.sparse.vstack([wider, inequalities])), distances
+
+
+def overlaps_of(cells: LinkedCells) -> Matrix:
+    """Totals along overlapping dimensions and their parts, over all variables."""
+    parts = []
+    for table, variables in zip(cells.tables, cells.variables, strict=True):
+        entries = table.overlaps.tocoo()
+        shape = (table.overlaps.shape[0], cells.size)
+        parts.append(matrix_of(entries.data, entries.row.astype(np.int64), variables[entries.col], shape))
+    return scipy.sparse.csr_array(scipy.sparse.vstack(parts))
+
+
 MOST = UNBOUNDED // 4
 """Absolute values up to which bounds and levels are handed to the audit."""
 

@@ -11,14 +11,13 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Bools, Ints
 from privpipe.errors import DataError, UsageError, did_you_mean
 from privpipe.tables.audit_problem import UNBOUNDED, AuditProblem
 from privpipe.tables.cells import Cells, Dimension, LinkedCells, linked
-from privpipe.tables.exact_audit import Intervals
-from privpipe.tables.overlapping_parts import with_overlaps
-from privpipe.tables.recomputable import recomputable
+from privpipe.tables.exact_audit import Intervals, recomputable
+from privpipe.tables.families import with_overlaps
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,8 +38,6 @@ __all__ = [
     "require_exact",
 ]
 
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 SUPPRESSED = ("c", "suppressed", "primary", "secondary")
 """Texts of a status that say that a figure is blank."""
 MARK = re.compile(r"<\s*([1-9]\d{0,8})")
@@ -92,9 +89,6 @@ def finished_table(
     response: str | None = None,
     *,
     total: str = TOTAL,
-    decimals: int | None = None,
-    only: Mapping[str, str] | None = None,
-    status: str | None = None,
     cells: Cells | None = None,
 ) -> FinishedTable:
     """A finished table in long form: one row per cell.
@@ -108,12 +102,6 @@ def finished_table(
         The column of figures; default: the only column that is none of `dims` and no status.
     total : str
         Label of all.
-    decimals : int, optional
-        Default: the most that a figure has.
-    only : mapping of str to str, optional
-        Restriction of the population, which is part of what each cell counts.
-    status : str, optional
-        The column that states what each figure is; default: ``<response>_status``, else ``status``, where there is one.
     cells : Cells, optional
         Those of the table, where they are read already.
 
@@ -123,12 +111,10 @@ def finished_table(
         A column or label is not there, a cell occurs twice, a figure is no number.
     """
     trees = dict(dims) if isinstance(dims, Mapping) else dict.fromkeys(dims)
-    if status is not None and status not in table.schema.names:
-        raise DataError(f"the table has no column {status!r}{did_you_mean(status, table.schema.names)}")
-    own = finished_cells(table, trees, total=total, only=only) if cells is None else cells
+    own = finished_cells(table, trees, total=total) if cells is None else cells
     name = _response(table, trees, response)
-    values, blank, places = figures_of(table.column(name), name, decimals)
-    marked = status or (f"{name}_status" if f"{name}_status" in table.schema.names else "status")
+    values, blank, places = figures_of(table.column(name), name)
+    marked = f"{name}_status" if f"{name}_status" in table.schema.names else "status"
     left, marks = 0, None
     if marked in table.schema.names and marked not in trees:
         gone, marks = _suppressed(table, marked)

@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Ints
 from privpipe.errors import UsageError, did_you_mean
 from privpipe.tables.aggregates import CellFigures, exact, pattern_mask, rational
 from privpipe.tables.audit_problem import Levels
 
 __all__ = ["GroupDisclosure"]
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,9 +10,9 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from annotated_types import Ge, Gt, Le, Lt
-from numpy.typing import NDArray
 from typing_extensions import Doc
 
+from privpipe.blocks.arrays import Bools
 from privpipe.blocks.marks import Stricter
 from privpipe.blocks.verdict import Comparison, Verdict
 from privpipe.errors import UsageError, did_you_mean
@@ -36,7 +36,6 @@ __all__ = [
     "PriorPosterior",
 ]
 
-Bools = NDArray[np.bool_]
 Weights = Literal["replicate", "sample", "known"]
 Negative = Literal["refuse", "absolute", "frequency"]
 Safety = Literal["safe", "unsafe"]
@@ -52,7 +51,7 @@ class PrimaryRule(CellGuarantee):
     Subclasses give `rule` and say of which measures it speaks.
     """
 
-    primary: ClassVar[bool] = True
+    primary = True
 
     response: Annotated[
         str | None, Doc("the response, or its column, that is judged; left out: all of which the rule can speak")
@@ -200,10 +199,10 @@ class MinimumFrequency(PrimaryRule):
     MinimumFrequency(at_least=10)
     """
 
-    source: ClassVar[str] = "Hundepool et al., Statistical Disclosure Control, Wiley 2012, chapter 5; AI-SDC/ACRO"
-    threat: ClassVar[str] = "A count of 1 or 2 shows what single persons have; a sum over them shows their values."
-    formula: ClassVar[str] = "min over published cells with N > 0 of N >= n"
-    choose: ClassVar[str] = (
+    source = "Hundepool et al., Statistical Disclosure Control, Wiley 2012, chapter 5; AI-SDC/ACRO"
+    threat = "A count of 1 or 2 shows what single persons have; a sum over them shows their values."
+    formula = "min over published cells with N > 0 of N >= n"
+    choose = (
         "10 for outputs of research (ACRO), more than 7 with rounding to 5 (OpenSAFELY), 3 in official statistics. "
         "Some tools mean N <= 3 by a threshold of 3; here that is at_least: 4."
     )
@@ -316,14 +315,14 @@ class Dominance(ConcentrationRule):
     Dominance(contributors=2, at_most=0.85)
     """
 
-    threshold_field: ClassVar[str] = "at_most"
+    threshold_field = "at_most"
     withheld: ClassVar[tuple[str, ...]] = ("contributors", "at_most")
     worst_is_greatest: ClassVar[bool] = True
-    observes: ClassVar[object] = float
-    source: ClassVar[str] = "Hundepool et al., Statistical Disclosure Control, Wiley 2012, 4.2.2"
-    threat: ClassVar[str] = "Where one contributor has nearly all of a sum, the sum shows its value."
-    formula: ClassVar[str] = "x1 + ... + xn <= k X"
-    choose: ClassVar[str] = "Prefer p_percent; a (2, k) rule implies p = 100 (1 - k)/k and hides more than that needs."
+    observes = float
+    source = "Hundepool et al., Statistical Disclosure Control, Wiley 2012, 4.2.2"
+    threat = "Where one contributor has nearly all of a sum, the sum shows its value."
+    formula = "x1 + ... + xn <= k X"
+    choose = "Prefer p_percent; a (2, k) rule implies p = 100 (1 - k)/k and hides more than that needs."
 
     contributors: Annotated[int, Ge(1), Le(10), Doc("n: the largest contributors that are looked at together")]
     at_most: Annotated[float, Gt(0), Lt(1), Doc("k: their share of the sum")]
@@ -355,11 +354,11 @@ class PPercent(ConcentrationRule):
     """
 
     withheld: ClassVar[tuple[str, ...]] = ("at_least", "coalition")
-    observes: ClassVar[object] = float
-    source: ClassVar[str] = "Hundepool et al., Statistical Disclosure Control, Wiley 2012, 4.2.2"
-    threat: ClassVar[str] = "The second largest contributor takes its own value from the sum and knows the largest."
-    formula: ClassVar[str] = "X - x1 - ... - x(c+1) >= p/100 x1"
-    choose: ClassVar[str] = "10 (ACRO), together with minimum_frequency of at least 3."
+    observes = float
+    source = "Hundepool et al., Statistical Disclosure Control, Wiley 2012, 4.2.2"
+    threat = "The second largest contributor takes its own value from the sum and knows the largest."
+    formula = "X - x1 - ... - x(c+1) >= p/100 x1"
+    choose = "10 (ACRO), together with minimum_frequency of at least 3."
 
     at_least: Annotated[float, Gt(0), Doc("p: percent of the largest contribution that must stay unknown")]
     coalition: Annotated[int, Ge(1), Le(9), Doc("contributors that pool what they know")] = 1
@@ -388,13 +387,13 @@ class PriorPosterior(ConcentrationRule):
     PriorPosterior(p=10.0, q=50.0)
     """
 
-    threshold_field: ClassVar[str] = "p"
+    threshold_field = "p"
     withheld: ClassVar[tuple[str, ...]] = ("p", "q")
-    observes: ClassVar[object] = float
-    source: ClassVar[str] = "Hundepool et al., Statistical Disclosure Control, Wiley 2012, 4.2.2"
-    threat: ClassVar[str] = "A competitor with an estimate of every value makes it precise by a published sum."
-    formula: ClassVar[str] = "X - x1 - x2 >= p/q x1"
-    choose: ClassVar[str] = "The p percent rule with 100 p / q; use it where q is agreed with those who contribute."
+    observes = float
+    source = "Hundepool et al., Statistical Disclosure Control, Wiley 2012, 4.2.2"
+    threat = "A competitor with an estimate of every value makes it precise by a published sum."
+    formula = "X - x1 - x2 >= p/q x1"
+    choose = "The p percent rule with 100 p / q; use it where q is agreed with those who contribute."
 
     p: Annotated[float, Gt(0), Doc("percent to which no value may be estimated from the table")]
     q: Annotated[float, Gt(0), Doc("percent to which every value is known beforehand")]
@@ -432,12 +431,12 @@ class GroupDisclosure(CellGuarantee):
     GroupDisclosure(columns=('illness',))
     """
 
-    threshold_field: ClassVar[str] = "at_most"
-    source: ClassVar[str] = "Hundepool et al., Handbook on Statistical Disclosure Control, 2nd ed., 5.2"
-    threat: ClassVar[str] = "If all members of a group are in one cell, its attribute is known of each of them."
-    formula: ClassVar[str] = "number of (group P, cell C) with N_P > k and N_P - N_C <= k"
-    choose: ClassVar[str] = "known: 0, or 1 where members may reveal the others; for attributes that are a secret."
-    primary: ClassVar[bool] = True
+    threshold_field = "at_most"
+    source = "Hundepool et al., Handbook on Statistical Disclosure Control, 2nd ed., 5.2"
+    threat = "If all members of a group are in one cell, its attribute is known of each of them."
+    formula = "number of (group P, cell C) with N_P > k and N_P - N_C <= k"
+    choose = "known: 0, or 1 where members may reveal the others; for attributes that are a secret."
+    primary = True
 
     known: Annotated[int, Ge(0), Stricter("larger"), Doc("k: members whose attribute an attacker knows")] = 0
     columns: Annotated[tuple[str, ...], Doc("dimensions that are attributes; left out: those with role sensitive")] = ()

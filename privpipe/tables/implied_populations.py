@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from privpipe.tables.audit_problem import Integers, Matrix, matrix_of, product
 from privpipe.tables.cells import Cells, LinkedCells
-from privpipe.tables.integer_matrices import Integers, Matrix, matrix_of, product
 
 __all__ = ["ImpliedPopulations", "implied_populations"]
 

@@ -9,11 +9,10 @@ from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Bools
 from privpipe.kernels.integer_tableaus import nearby_columns
-from privpipe.tables.audit_problem import AuditProblem, Levels
-from privpipe.tables.integer_matrices import Integers, Matrix, matrix_of
+from privpipe.tables.audit_problem import AuditProblem, Integers, Levels, Matrix, matrix_of
 from privpipe.tables.proofs import FAILS, UNPROVED, prove_knowing
 from privpipe.tables.shrinking import Shrunk, components_of
 from privpipe.tables.tableau_proofs import FEWEST, Known, counts_of, ranges_of, tableaus_of
@@ -21,7 +20,6 @@ from privpipe.tables.witnesses import Move, Requirements
 
 __all__ = ["insider_failures"]
 
-Bools = NDArray[np.bool_]
 BATCH = 50_000
 """Columns of the systems of several insiders that are proved together."""
 MOST_MARKS = 20_000_000

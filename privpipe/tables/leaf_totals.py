@@ -7,16 +7,15 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from privpipe.blocks.aggregate_query import AggregateQuery
+from privpipe.blocks.arrays import Ints
 from privpipe.errors import DataError
 from privpipe.tables.aggregates import CellFigures
 from privpipe.tables.cells import Cells, Dimension
 
 __all__ = ["Grid", "all_cells"]
 
-Ints = NDArray[np.int64]
 LARGEST = ("unwaived",)
 """Figures whose total is the largest of their parts, not the sum."""
 

@@ -15,13 +15,12 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Bools, Floats
 from privpipe.tables.audit_problem import UNBOUNDED, AuditProblem, Insider, Levels
-from privpipe.tables.search_programmes import linear, whole
+from privpipe.tables.solver import linear, whole
 
 __all__ = ["Hiding", "Requirement", "cheapest_move", "farthest", "joint_move"]
 
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 SMALLEST_STEP = 1e-7
 NODES = 10_000
 LEAST_PRICE = 1e-4

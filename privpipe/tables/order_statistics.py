@@ -16,14 +16,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from privpipe.blocks.aggregate_query import Ranks
+from privpipe.blocks.arrays import Bools, Ints
 from privpipe.errors import DataError, UsageError
 from privpipe.tables.cells import Cells
 from privpipe.tables.responses import Response
 
 __all__ = ["OrderStatistic", "RankedValues", "ranks_of", "require_units"]
-
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 
 def ranks_of(response: Response, around: int) -> Ranks:

@@ -7,23 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Bools, Ints
 from privpipe.errors import DataError
 from privpipe.tables.aggregates import CellFigures
 from privpipe.tables.aggregation import COUNT, Aggregated, TableSpec
+from privpipe.tables.audit_problem import product
 from privpipe.tables.cells import Cells
 from privpipe.tables.finished_tables import FinishedTable, figures_of, finished_cells, in_declared_units
-from privpipe.tables.integer_matrices import product
 from privpipe.tables.table import Measure, Table, measures_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = ["counted_figures", "kept_contributions", "known_table", "lone_codes"]
-
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 
 def kept_contributions(rows: pa.Table, key: str) -> int:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, Self
 
 import numpy as np
 import scipy
 from annotated_types import Ge
-from numpy.typing import NDArray
 from typing_extensions import Doc
 
+from privpipe.blocks.arrays import Bools
 from privpipe.blocks.marks import Stricter
 from privpipe.blocks.verdict import Comparison, Verdict
 from privpipe.errors import DataError
@@ -23,7 +23,6 @@ from privpipe.tables.union_families import TooManyClasses, counted_together
 
 __all__ = ["Differencing"]
 
-Bools = NDArray[np.bool_]
 DIFFERENCES_OF_NOISE = "all counts have noise, and differences of such are no populations; leave the guarantee out."
 
 
@@ -42,10 +41,10 @@ class Differencing(UnionGuarantee):
     Differencing(at_least=10)
     """
 
-    source: ClassVar[str] = "Hundepool et al., Handbook on Statistical Disclosure Control, 2nd ed., chapter 5"
-    threat: ClassVar[str] = "Two cells that differ by one person show that person as their difference."
-    formula: ClassVar[str] = "number of published A, B with B inside A and 0 < N_A - N_B < n"
-    choose: ClassVar[str] = "The n of minimum_frequency."
+    source = "Hundepool et al., Handbook on Statistical Disclosure Control, 2nd ed., chapter 5"
+    threat = "Two cells that differ by one person show that person as their difference."
+    formula = "number of published A, B with B inside A and 0 < N_A - N_B < n"
+    choose = "The n of minimum_frequency."
 
     at_least: Annotated[
         int, Ge(1), Stricter("larger"), Doc("n: least number of contributors of a difference that is not empty")

@@ -15,6 +15,7 @@ from typing import Any, Literal, cast, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Bools
 from privpipe.errors import DataError, UsageError
 from privpipe.tables.aggregates import CellFigures, exact, pattern_mask, rational, times
 from privpipe.tables.audit_problem import Levels
@@ -35,7 +36,6 @@ __all__ = [
     "protection_levels",
 ]
 
-Bools = NDArray[np.bool_]
 Exact = Any  # an array of int64, or of Python integers where those could overflow
 Weights = Literal["replicate", "sample", "known"]
 Negative = Literal["refuse", "absolute", "frequency"]

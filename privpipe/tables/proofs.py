@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.kernels.integer_tableaus import nearby_columns
+from privpipe.tables.audit_problem import Integers, Matrix, matrix_of
 from privpipe.tables.exact_programmes import Extreme, extreme, is_short, linear_extreme
-from privpipe.tables.integer_matrices import Integers, Matrix, matrix_of
 from privpipe.tables.shrinking import NO_BOUND, OpenSystem, components_of
 from privpipe.tables.solver import Programme, solve
 from privpipe.tables.tableau_proofs import FEWEST, TableauProofs, ranges_of

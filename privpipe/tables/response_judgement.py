@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-import numpy as np
-from numpy.typing import NDArray
-
+from privpipe.blocks.arrays import Bools
 from privpipe.errors import UsageError
 from privpipe.tables.entries import CellGuarantee, TableSet
 from privpipe.tables.guarantees import MinimumFrequency, PrimaryRule
 from privpipe.tables.responses import Response
 
 __all__ = ["hidden_statistics", "require_judged", "unjudged", "unjudged_text"]
-
-Bools = NDArray[np.bool_]
 
 
 def unjudged(name: str, responses: Sequence[Response], guarantees: Iterable[CellGuarantee]) -> list[Response]:

@@ -10,8 +10,7 @@ import scipy
 from numpy.typing import NDArray
 
 from privpipe.errors import DataError
-from privpipe.tables.audit_problem import UNBOUNDED, AuditProblem
-from privpipe.tables.integer_matrices import Integers, Matrix, matrix_of, product
+from privpipe.tables.audit_problem import UNBOUNDED, AuditProblem, Integers, Matrix, matrix_of, product
 
 __all__ = ["LARGEST", "NO_BOUND", "OpenSystem", "Shrunk", "components_of", "shrink", "tightened"]
 

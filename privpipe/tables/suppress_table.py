@@ -8,9 +8,9 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from annotated_types import Ge, Gt
-from numpy.typing import NDArray
 from typing_extensions import Doc
 
+from privpipe.blocks.arrays import Bools, Ints
 from privpipe.blocks.marks import FilePath
 from privpipe.errors import NoSolutionError, UsageError
 from privpipe.tables.aggregates import pattern_mask
@@ -22,12 +22,11 @@ from privpipe.tables.exact_audit import Kind, audit
 from privpipe.tables.families import Family, families, merged_levels
 from privpipe.tables.guarantees import GroupDisclosure, MinimumFrequency, PrimaryRule
 from privpipe.tables.implied_populations import ImpliedPopulations
-from privpipe.tables.kept_patterns import kept_pattern, pattern_of
 from privpipe.tables.least_cost_patterns import Limits
 from privpipe.tables.moves import Hiding
 from privpipe.tables.population_differences import Differencing
 from privpipe.tables.response_judgement import hidden_statistics
-from privpipe.tables.suppression import AVOIDED, COSTS, Suppression, costs, suppress
+from privpipe.tables.suppression import AVOIDED, COSTS, Suppression, costs, kept_pattern, pattern_of, suppress
 from privpipe.tables.table import Table
 from privpipe.tables.table_audit import TableAudit, audit_problem, audited, group_levels, rules_of
 from privpipe.tables.table_loss import losses
@@ -35,8 +34,6 @@ from privpipe.tables.union_patterns import closed_over_releases, fixed_cells
 
 __all__ = ["SuppressTable"]
 
-Bools = NDArray[np.bool_]
-Ints = NDArray[np.int64]
 MOST_ROUNDS = 10
 """Times that the measures of a release are gone through until none asks for more cells."""
 
@@ -76,9 +73,7 @@ class SuppressTable(TableStage):
     4
     """
 
-    source: ClassVar[str] = (
-        "Fischetti, Salazar, JASA 95 (2000); de Wolf, HiTaS, LNCS 2316 (2002); Langsrud, GaussSuppression"
-    )
+    source = "Fischetti, Salazar, JASA 95 (2000); de Wolf, HiTaS, LNCS 2316 (2002); Langsrud, GaussSuppression"
     preserves: ClassVar[str] = "every figure that is not hidden"
     reveals: ClassVar[str] = "which cells are hidden; an interval for each of them"
     withheld: ClassVar[tuple[str, ...]] = ("cost", "fixed", "avoid", "nodes", "time_limit", "pattern")

@@ -1,28 +1,46 @@
-"""Secondary suppression: cells to hide so that no sensitive cell can be worked out, always closed by the audit."""
+"""Secondary suppression: cells to hide so that no sensitive cell can be worked out, closed by the audit and kept
+for the next run.
+"""
 
 from __future__ import annotations
 
+import base64
+import binascii
+import hashlib
+import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Bools, Ints
 from privpipe.errors import DataError, NoSolutionError, UsageError
-from privpipe.tables.cells import LinkedCells
+from privpipe.tables.cells import Cells, LinkedCells
 from privpipe.tables.exact_audit import AuditResult, Kind, audit
 from privpipe.tables.hierarchical_patterns import hierarchical
 from privpipe.tables.implied_populations import ImpliedPopulations, implied_populations
-from privpipe.tables.least_cost_patterns import Limits, least_cost
-from privpipe.tables.linear_patterns import linear_pattern
+from privpipe.tables.least_cost_patterns import Limits, least_cost, linear_pattern
 from privpipe.tables.moves import Hiding, Requirement, cheapest_move, joint_move
+from privpipe.tables.table import Table
 
-__all__ = ["AVOIDED", "COSTS", "METHODS", "Suppression", "costs", "label_order", "repaired", "suppress"]
+__all__ = [
+    "AVOIDED",
+    "COSTS",
+    "METHODS",
+    "Suppression",
+    "costs",
+    "kept_pattern",
+    "label_order",
+    "pattern_of",
+    "repaired",
+    "suppress",
+]
 
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
+
 METHODS = ("auto", "optimal", "hierarchical", "gauss")
 COSTS = ("value", "cells", "contributors", "root")
 LARGEST_INTEGER = int(np.iinfo(np.int64).max)
@@ -408,3 +426,79 @@ class _Suppressing:
             "is fixed, zero, structural or too small. Take cells from `fixed`, set `zeros: true`, give fewer labels, "
             "or ask for lower protection levels"
         )
+
+
+Pattern = Mapping[str, Bools]
+STAGE = "suppress_table"
+
+
+def cells_digest(cells: Cells) -> str:
+    """Which cells a table has, in which order."""
+    named = [[each.name, list(each.labels), list(each.parent)] for each in cells.dimensions]
+    about = json.dumps([named, sorted(cells.only.items())], ensure_ascii=True).encode()
+    return hashlib.sha256(about + np.ascontiguousarray(cells.codes, dtype="<i8").tobytes()).hexdigest()
+
+
+def pattern_of(table: Table) -> dict[str, Any]:
+    """The hidden cells of a table as plain JSON without a label: a bit a cell, for each measure."""
+    hidden = {
+        key: base64.b64encode(np.packbits(table.measures[key].hidden).tobytes()).decode()
+        for key in table.shown_measures
+    }
+    return {"table": cells_digest(table.cells), "cells": len(table), "hidden": hidden}
+
+
+def kept_pattern(file: str, tables: Mapping[str, Table]) -> dict[str, Pattern]:
+    """What the private plan of an earlier run hid of these tables, by table and measure.
+
+    Parameters
+    ----------
+    file : str
+        A plan, or a private record that holds one.
+    tables : mapping of str to Table
+        As they are counted now.
+
+    Raises
+    ------
+    DataError
+        No such plan, a public edition, or one of tables with other cells.
+    """
+    found: dict[str, Pattern] = {}
+    for detail in _details(file):
+        for name, kept in detail.items():
+            if name not in tables:
+                continue
+            table = tables[name]
+            if kept["table"] != cells_digest(table.cells):
+                raise DataError(
+                    f"suppress_table: pattern: the plan is of a table {name!r} with other cells; leave `pattern` out, "
+                    "or take the plan of a run with the same labels"
+                )
+            found[name] = {key: _bits(text, len(table)) for key, text in kept["hidden"].items()}
+    missing = [name for name in tables if name not in found]
+    if missing:
+        raise DataError(f"suppress_table: pattern: the plan has no pattern of table {', '.join(map(repr, missing))}")
+    return found
+
+
+def _details(file: str) -> list[Any]:
+    """The patterns of all stages in a plan that hid cells."""
+    try:
+        document = json.loads(Path(file).read_text())
+        stages: Sequence[Any] = document["stages"] if "stages" in document else document["plan"]["stages"]
+        return [stage["detail"]["pattern"] for stage in stages if stage["name"] == STAGE]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(
+            f"suppress_table: pattern: the file is not a private plan of a release of tables ({type(error).__name__}); "
+            "give the plan of a private record"
+        ) from None
+
+
+def _bits(text: str, size: int) -> Bools:
+    try:
+        packed = np.frombuffer(base64.b64decode(text, validate=True), dtype=np.uint8)
+    except (binascii.Error, ValueError):
+        packed = np.empty(0, dtype=np.uint8)
+    if len(packed) != -(-size // 8):
+        raise DataError("suppress_table: pattern: the plan is damaged; take another one, or leave `pattern` out")
+    return np.unpackbits(packed)[:size].astype(np.bool_)

@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Bools, Ints
 from privpipe.border import bordered
 from privpipe.errors import UsageError
 from privpipe.tables.aggregates import CellFigures
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 __all__ = ["HIDDEN_MARK", "STATUSES", "STATUS_SUFFIX", "Measure", "Table", "measures_of"]
 
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 STATUSES = ("published", "rounded", "perturbed", "noisy")
 """What a published figure is; an empty cell that is published as it is, is `zero`."""
 STATUS_SUFFIX = "_status"

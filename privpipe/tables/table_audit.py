@@ -1,34 +1,240 @@
-"""The guarantee that no hidden cell can be worked out from what is published."""
+"""The guarantee that no hidden cell can be worked out, also by contributors, and its proofs for the private record."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Annotated, Any, ClassVar, Literal, Self
+from itertools import pairwise
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from annotated_types import Ge, Gt
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.sparse.csgraph import connected_components
 from typing_extensions import Doc
 
+from privpipe.blocks.arrays import Bools
 from privpipe.blocks.marks import Stricter
 from privpipe.blocks.verdict import Comparison, Verdict
 from privpipe.errors import UsageError
 from privpipe.tables import primary_rules
-from privpipe.tables.aggregates import rational
+from privpipe.tables.aggregates import CellFigures, exact, rational
 from privpipe.tables.aggregation import COUNT
-from privpipe.tables.audit_problem import AuditProblem, Levels
+from privpipe.tables.audit_problem import UNBOUNDED, AuditProblem, Insider, Integers, Levels
 from privpipe.tables.entries import TableSet, UnionGuarantee
 from privpipe.tables.exact_audit import AuditResult, audit
 from privpipe.tables.families import Family, merged_levels
 from privpipe.tables.guarantees import GroupDisclosure, PPercent, PrimaryRule, PriorPosterior
-from privpipe.tables.lone_contributors import contributors_who_know
 from privpipe.tables.primary_rules import OfHoldings, Rule, Settings
-from privpipe.tables.stored_proofs import StoredProofs
+from privpipe.tables.table import measures_of
 from privpipe.tables.union_families import TooManyClasses, seen_together
 
-__all__ = ["TableAudit", "audit_problem", "audited", "group_levels", "rules_of"]
+__all__ = [
+    "TableAudit",
+    "audit_problem",
+    "audited",
+    "contributors_who_know",
+    "group_levels",
+    "rules_of",
+    "stored_proofs",
+]
+
+
+@dataclass(frozen=True)
+class _Known:
+    """Variables that contributors know, each with a code of the contributor and the bounds that it knows."""
+
+    codes: Integers
+    variables: Integers
+    low: Integers
+    high: Integers
+
+
+def contributors_who_know(
+    family: Family, sensitive: Integers, views: Mapping[str | None, Fraction | None]
+) -> tuple[Insider, ...]:
+    """Each contributor that knows hidden variables, with the sensitive variables of all.
+
+    Parameters
+    ----------
+    family : Family
+    sensitive : ndarray of int64
+        Hidden variables.
+    views : mapping of column, or None, to share, or None
+        Whose values are contributors, None for those of the table; and the share of the other contributions in a cell
+        below which its largest contributor knows the cell to within them; None: only those who are alone know it.
+    """
+    found = []
+    for column, share in views.items():
+        known = _known(family, column, share)
+        order = np.lexsort((known.variables, known.codes))
+        codes = known.codes[order]
+        for own in np.split(order, np.flatnonzero(np.diff(codes)) + 1) if len(order) else ():
+            variables, place = np.unique(known.variables[own], return_inverse=True)
+            low = np.full(len(variables), np.iinfo(np.int64).min)
+            high = np.full(len(variables), np.iinfo(np.int64).max)
+            np.maximum.at(low, place, known.low[own])
+            np.minimum.at(high, place, known.high[own])
+            insider = Insider(variables, sensitive, low, high)
+            if len(insider.others):
+                found.append(insider)
+    return tuple(found)
+
+
+def _known(family: Family, column: str | None, share: Fraction | None) -> _Known:
+    """What contributors know, those without a code by the cells that they have in common."""
+    figures = [measure.figures if column is None else measure.figures.others[column] for measure in family.measures]
+    codes = [_shared_codes(family, figures)] if not _have_codes(family, figures) else None
+    parts = []
+    for at in range(family.published):
+        own, variables = figures[at], family.cells.variables[at]
+        hidden = family.measures[at].hidden & family.hidden[variables]
+        totals = own.totals
+        alone = np.flatnonzero(hidden & (own.single != 0))
+        code = own.single[alone] if codes is None else codes[0][variables[alone]]
+        parts.append(_Known(code, variables[alone], totals[alone], totals[alone]))
+        if share is not None and not own.counting:
+            for cells, holders, rest in _dominated(own, hidden & (own.single == 0), share):
+                # Of a record with less than half of a cell no other cell is known to be its own.
+                half = 2 * rest < own.magnitudes[cells]
+                apart = -1 - len(parts) * family.cells.size - variables[cells]
+                code = holders if codes is None else np.where(half, codes[0][variables[cells]], apart)
+                parts.append(_Known(code, variables[cells], totals[cells] - rest, totals[cells] + rest))
+    names = ("codes", "variables", "low", "high")
+    return _Known(*(np.concatenate([getattr(part, name) for part in parts]).astype(np.int64) for name in names))
+
+
+def _have_codes(family: Family, figures: list[CellFigures]) -> bool:
+    """Whether one contributor has one code in all cells of all tables."""
+    return family.follows_persons or all(own.persons for own in figures)
+
+
+def _dominated(figures: CellFigures, hidden: Bools, share: Fraction) -> Iterator[tuple[Integers, Integers, Integers]]:
+    """Cells of which a contributor has nearly all: their places, its code, and what all others contribute."""
+    values = figures.largest if figures.weighted is None else figures.weighted
+    whole = figures.magnitudes
+    for rank in range(values.shape[1]):
+        rest = whole - values[:, rank]
+        few = np.asarray(exact(rest, share.denominator) < exact(whole, share.numerator), dtype=np.bool_)
+        cells = np.flatnonzero(hidden & few & (values[:, rank] > 0))
+        yield cells, figures.holders[cells, rank], rest[cells]
+    if figures.weighted is None:
+        last = exact(whole - values[:, -1], share.denominator) < exact(whole, share.numerator)
+        figures.taken(np.flatnonzero(hidden & np.asarray(last, dtype=np.bool_))).require(values.shape[1] + 1)
+
+
+def _shared_codes(family: Family, figures: list[CellFigures]) -> Integers:
+    """For each variable a code of its only, or by far largest, contributor, which is a record.
+
+    Codes of records are numbers of leaf cells, so they join cells of one table alone. Cells of several tables are those
+    of one record where they are one variable, or one is a total of the other and both have the same largest record.
+    """
+    size = family.cells.size
+    start, joined = size, []
+    alone, most = np.zeros(size, dtype=np.bool_), np.zeros(size, dtype=np.int64)
+    for own, variables in zip(figures, family.cells.variables, strict=True):
+        cells = np.flatnonzero(own.single != 0)
+        alone[variables[cells]] = True
+        _, number = np.unique(own.single[cells], return_inverse=True)
+        joined.append((variables[cells], start + number))
+        start += int(number.max(initial=-1)) + 1
+        value = (own.largest if own.weighted is None else own.weighted).max(axis=1)
+        most[variables] = np.where(2 * value > own.magnitudes, value, 0)
+    entries = family.cells.relations.tocoo()
+    whole = np.full(family.cells.relations.shape[0], -1, dtype=np.int64)
+    whole[entries.row[entries.data > 0]] = entries.col[entries.data > 0]
+    above, part = whole[entries.row], entries.col.astype(np.int64)
+    same = (entries.data < 0) & (above >= 0)
+    same &= ((most[above] > 0) & (most[above] == most[part])) | (alone[above] & alone[part])
+    joined.append((above[same], part[same]))
+    left, right = (np.concatenate(ends) for ends in zip(*joined, strict=True))
+    graph = sparse.csr_array((np.ones(len(left)), (left, right)), shape=(start, start))
+    codes: Integers = connected_components(graph, directed=False)[1][:size].astype(np.int64)
+    return codes
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class StoredProofs:
+    """The audits of one guarantee. Private: they hold true figures.
+
+    Parameters
+    ----------
+    audits : sequence of (Family, AuditProblem, AuditResult)
+    """
+
+    audits: Sequence[tuple[Family, AuditProblem, AuditResult]]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The document: numbers as texts, one for each array, `-` for no bound."""
+        return {"edition": "private", "audits": [_document(*each) for each in self.audits]}
+
+
+def _document(family: Family, problem: AuditProblem, result: AuditResult) -> dict[str, Any]:
+    none = np.zeros(0, dtype=np.int64)
+    levels = problem.levels if problem.levels is not None else Levels(none, none, none, none)
+    matrix = problem.relations
+    return {
+        "figure": family.key,
+        "whole": problem.whole,
+        "tables": _places(family),
+        "relations": {
+            "rows": [_text(matrix.indices[a:b]) for a, b in pairwise(matrix.indptr.tolist())],
+            "entries": [_text(matrix.data[a:b]) for a, b in pairwise(matrix.indptr.tolist())],
+        },
+        "low": _text(problem.low),
+        "high": _text(problem.high),
+        "true": None if problem.true is None else _text(problem.true),
+        "levels": {
+            "variables": _text(levels.variables),
+            "lower": _text(levels.lower),
+            "upper": _text(levels.upper),
+            "span": _text(levels.span),
+            "denominator": levels.denominator,
+        },
+        "moves": {
+            "variables": [_text(move.columns) for move in result.moves],
+            "numerators": [_text(move.numerators) for move in result.moves],
+            "denominators": _text([move.denominator for move in result.moves]),
+        },
+    }
+
+
+def _places(family: Family) -> list[dict[str, Any]]:
+    """Which variable each row of a published table is, by the columns that show figures of the family."""
+    found = []
+    for table, variables in zip(family.tables[: family.published], family.cells.variables, strict=False):
+        measure = table.measures[family.key]
+        for response in table.responses:
+            if response.kind in ("count", "sum") and measures_of(response)[-1] == family.key:
+                found.append(
+                    {
+                        "table": table.name,
+                        "column": response.name,
+                        "decimals": measure.places,
+                        "variables": _text(variables),
+                        "hidden": _text(measure.hidden.astype(np.int64)),
+                        "shown": ""
+                        if measure.status == "published"
+                        else _text(np.where(measure.hidden, 0, measure.shown)),
+                    }
+                )
+    return found
+
+
+def _text(values: NDArray[Any] | Sequence[int]) -> str:
+    return " ".join("-" if value == UNBOUNDED else str(value) for value in np.asarray(values, dtype=object).tolist())
+
+
+def stored_proofs(verdicts: Iterable[Any]) -> dict[str, dict[str, Any]]:
+    """The document of the passed audits among some verdicts, by its name; nothing without one."""
+    found = [verdict.evidence.to_dict() for verdict in verdicts if verdict.passed and verdict.evidence is not None]
+    if not found:
+        return {}
+    return {"proofs": {"edition": "private", "audits": [audit for each in found for audit in each["audits"]]}}
+
 
 NO_RULE = "no guarantee decides which cells are unsafe, so nothing was audited; add minimum_frequency or p_percent."
 KINDS_OF = ("singles", "holdings")
@@ -63,11 +269,11 @@ class TableAudit(UnionGuarantee):
     TableAudit()
     """
 
-    threshold_field: ClassVar[str] = "at_most"
-    source: ClassVar[str] = "Fischetti, Salazar, JASA 95 (2000); Neumaier, Shcherbina, Math. Programming 99 (2004)"
-    threat: ClassVar[str] = "A blank cell is its total minus the other cells of its row or column."
-    formula: ClassVar[str] = "max x_p >= a_p + UPL and min x_p <= a_p - LPL over all tables with the published figures"
-    choose: ClassVar[str] = "Always, where a cell is suppressed; add `prior` for sums that competitors can estimate."
+    threshold_field = "at_most"
+    source = "Fischetti, Salazar, JASA 95 (2000); Neumaier, Shcherbina, Math. Programming 99 (2004)"
+    threat = "A blank cell is its total minus the other cells of its row or column."
+    formula = "max x_p >= a_p + UPL and min x_p <= a_p - LPL over all tables with the published figures"
+    choose = "Always, where a cell is suppressed; add `prior` for sums that competitors can estimate."
 
     at_most: Annotated[Literal[0], Doc("cells that may fail: none")] = 0
     lower: Annotated[Literal["symmetric", "none"], Doc("protection downwards: as upwards, or none")] = "symmetric"

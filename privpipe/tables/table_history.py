@@ -10,21 +10,20 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Ints
 from privpipe.blocks.release_history import ReleaseRows, TableRows
 from privpipe.errors import DataError, UsageError
 from privpipe.tables.aggregates import CellFigures
 from privpipe.tables.aggregation import COUNT, Aggregated, TableSpec
-from privpipe.tables.cell_members import Contributions, Members, added_up, expanded
 from privpipe.tables.cells import Cells, Dimension
+from privpipe.tables.families import Contributions, Members, added_up, expanded
 from privpipe.tables.leaf_totals import all_cells
 from privpipe.tables.responses import Response
 from privpipe.tables.table import Measure, Table
 
 __all__ = ["PlacedTable", "TableHistory", "columns_of", "remembered", "require_same_noise", "without_cells"]
 
-Ints = NDArray[np.int64]
 FIGURES = ("shown", "low", "high", "hidden", "total", "contributors")
 
 OTHER_UNIT = (

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from annotated_types import Ge, Le
-from numpy.typing import NDArray
 from typing_extensions import Doc
 
+from privpipe.blocks.arrays import Bools, Ints
 from privpipe.blocks.verdict import Comparison, Verdict
 from privpipe.tables.aggregates import rational
 from privpipe.tables.aggregation import COUNT
@@ -21,8 +21,6 @@ from privpipe.tables.table import Table, measures_of
 
 __all__ = ["Loss", "TableLoss", "losses", "table_loss"]
 
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 NO_CELL = "no table has a cell with contributors, so nothing could be lost."
 
 
@@ -138,14 +136,12 @@ class TableLoss(CellGuarantee):
     TableLoss(of='cells', at_most=0.2)
     """
 
-    threshold_field: ClassVar[str] = "at_most"
-    observes: ClassVar[object] = dict[str, float]
-    source: ClassVar[str] = "Hundepool et al., Statistical Disclosure Control, Wiley 2012, 4.6"
-    threat: ClassVar[str] = "None: a table of blanks discloses nothing and is of no use."
-    formula: ClassVar[str] = "sum over hidden cells of |X| / sum over all cells of |X|"
-    choose: ClassVar[str] = (
-        "Compare methods and dimensions by it; as a guarantee it keeps a useless table from leaving."
-    )
+    threshold_field = "at_most"
+    observes = dict[str, float]
+    source = "Hundepool et al., Statistical Disclosure Control, Wiley 2012, 4.6"
+    threat = "None: a table of blanks discloses nothing and is of no use."
+    formula = "sum over hidden cells of |X| / sum over all cells of |X|"
+    choose = "Compare methods and dimensions by it; as a guarantee it keeps a useless table from leaving."
 
     of: Annotated[Literal["value", "cells"], Doc("what is counted: cells, or their absolute value")] = "value"
     at_most: Annotated[float | None, Ge(0), Le(1), Doc("largest share that may be hidden of a response")] = None

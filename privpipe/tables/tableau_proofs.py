@@ -14,14 +14,14 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Bools
 from privpipe.kernels.integer_tableaus import moves_of_groups, nearby_columns
-from privpipe.tables.integer_matrices import Integers, matrix_of
+from privpipe.tables.audit_problem import Integers, matrix_of
 from privpipe.tables.shrinking import NO_BOUND, OpenSystem
 from privpipe.tables.witnesses import Move, Requirements
 
 __all__ = ["FEWEST", "Known", "TableauProofs", "counts_of", "ranges_of", "tableaus_of"]
 
-Bools = NDArray[np.bool_]
 Known: TypeAlias = tuple[Integers, Integers, Integers]
 FEWEST = 60
 """Requirements for which a compiler is worth its start."""

@@ -8,27 +8,32 @@ from functools import cached_property
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Bools, Ints
 from privpipe.errors import DataError
 from privpipe.tables.aggregates import CellFigures
 from privpipe.tables.aggregation import COUNT, Aggregated, TableSpec
-from privpipe.tables.audit_problem import Levels
-from privpipe.tables.cell_members import Contributions, Members, added_up, expanded, leaves_of_labels
+from privpipe.tables.audit_problem import Levels, Matrix, matrix_of
 from privpipe.tables.cells import Cells, Dimension, LinkedCells
 from privpipe.tables.differencing import nested_pairs
 from privpipe.tables.entries import TableSet
-from privpipe.tables.families import Family, families, merged_levels
+from privpipe.tables.families import (
+    Contributions,
+    Family,
+    Members,
+    added_up,
+    expanded,
+    families,
+    leaves_of_labels,
+    merged_levels,
+)
 from privpipe.tables.implied_populations import ImpliedPopulations, implied_populations
-from privpipe.tables.integer_matrices import Matrix, matrix_of
 from privpipe.tables.primary_rules import Rule, Settings, of_noisy, protection_levels
 from privpipe.tables.table import Measure, Table
 from privpipe.tables.table_history import PlacedTable
 
 __all__ = ["MAX_CLASSES", "TooManyClasses", "UnionFamily", "counted_together", "seen_together"]
 
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 MAX_CLASSES = 5_000_000
 CLASSES, DIFFERENCES = "(classes)", "(differences)"
 
@@ -312,10 +317,8 @@ def counted_together(
     tables: TableSet, chosen: Mapping[str, Table], *, max_classes: int = MAX_CLASSES
 ) -> UnionFamily | None:
     """The contributors over all releases, with a ledger; None where no table shows them."""
-    for family in seen_together(tables, chosen, max_classes=max_classes):
-        if isinstance(family, UnionFamily) and family.key == COUNT:
-            return family
-    return None
+    seen = seen_together(tables, chosen, max_classes=max_classes)
+    return next((each for each in seen if isinstance(each, UnionFamily) and each.key == COUNT), None)
 
 
 def _family(
@@ -423,20 +426,16 @@ class _Classes:
 
 def _empty_classes(own: PlacedTable, placed: Sequence[PlacedTable], key: str, *, zeros: bool) -> Ints:
     """For each hidden empty leaf cell of a table the leaf cell of every table, -1 outside."""
-    leaves = _empty_leaves(own.table, key, zeros=zeros)
+    cells, measure = own.table.cells, own.table.measures[key]
+    lowest = [np.isin(cells.codes[:, at], each.leaves) for at, each in enumerate(cells.dimensions)]
+    empty = np.logical_and.reduce(lowest) & (measure.figures.contributors == 0)
+    leaves = np.flatnonzero(empty & (measure.hidden | zeros))
     found = np.full((len(leaves), len(placed)), -1, dtype=np.int64)
     clear = np.ones(len(leaves), dtype=np.bool_)
     for at, each in enumerate(placed):
-        found[:, at], known = leaves_of_labels(own.table.cells, leaves, each.table.cells)
+        found[:, at], known = leaves_of_labels(cells, leaves, each.table.cells)
         clear &= known
     return found[clear]
-
-
-def _empty_leaves(table: Table, key: str, *, zeros: bool) -> Ints:
-    measure = table.measures[key]
-    lowest = [np.isin(table.cells.codes[:, at], each.leaves) for at, each in enumerate(table.cells.dimensions)]
-    empty = np.logical_and.reduce(lowest) & (measure.figures.contributors == 0)
-    return np.flatnonzero(empty & (measure.hidden | zeros))
 
 
 def _classes_of_persons(placed: Sequence[PlacedTable]) -> _Classes:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Bools, Ints
 from privpipe.errors import NoSolutionError
 from privpipe.tables.audit_problem import UNBOUNDED
 from privpipe.tables.entries import TableSet
@@ -22,8 +22,6 @@ from privpipe.tables.union_families import UnionFamily, seen_together
 
 __all__ = ["Prices", "closed_over_releases", "fixed_cells"]
 
-Bools = NDArray[np.bool_]
-Ints = NDArray[np.int64]
 MOST_ROUNDS = 50
 SHOWN_BEFORE = (
     "suppress_table: {cells:,} unsafe cells are of persons whose figure an earlier release published, and hiding it "

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Bools
+from privpipe.tables.audit_problem import Integers, product
 from privpipe.tables.exact_programmes import DENOMINATORS, Point
-from privpipe.tables.integer_matrices import Integers, product
 from privpipe.tables.shrinking import NO_BOUND, OpenSystem, components_of
 
 __all__ = ["Move", "Requirements", "Witnesses"]
 
-Bools = NDArray[np.bool_]
 SMALL = 1e-5
 """Of a solver's move: taken for 0 when it is made exact, which is checked."""
 LONGEST = 2**50

@@ -58,8 +58,7 @@ from privpipe.testing.conformance import (
     examples_of,
 )
 from privpipe.testing.gaps import GAPS, Gap
-from privpipe.testing.hostile import HostileTable, many_values
-from privpipe.testing.hostile_tables import HOSTILE_TABLES
+from privpipe.testing.hostile_tables import HOSTILE_TABLES, HostileTable, many_values
 from privpipe.testing.oracle import Classes, Expected, has_oracle, oracle, oracle_of
 from privpipe.testing.people import People, people
 from privpipe.testing.plain_engine import PlainEngine, histogram_of

@@ -19,8 +19,7 @@ from privpipe.errors import PrivpipeError
 from privpipe.judging import Assessment, JudgingRules, assess
 from privpipe.models import CATALOGUE
 from privpipe.testing.gaps import GAPS, Gap
-from privpipe.testing.hostile import HostileTable, arrow_table
-from privpipe.testing.hostile_tables import HOSTILE_TABLES
+from privpipe.testing.hostile_tables import HOSTILE_TABLES, HostileTable, arrow_table
 from privpipe.testing.oracle import Expected, count_classes, oracle
 from privpipe.testing.plain_engine import histogram_of
 

@@ -16,7 +16,7 @@ from typing import Any
 from privpipe.blocks import Guarantee
 from privpipe.blocks.oracle_classes import Classes, Expected, plain_cell
 from privpipe.errors import PrivpipeError
-from privpipe.testing.hostile import HostileTable
+from privpipe.testing.hostile_tables import HostileTable
 
 __all__ = [
     "Classes",

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from privpipe.blocks import Cells, ClassBlock, ClassQuery, Facts, FactsRequest, Histogram, RowBlock
+from privpipe.blocks.oracle_classes import plain_cell
 from privpipe.engines import Source
 from privpipe.errors import DataError
 from privpipe.roles import case_collisions
@@ -63,7 +64,7 @@ class PlainEngine:
                 raise DataError("a column mixes types that do not convert to one another") from None
         for names in case_collisions(data.schema.names):
             raise DataError(f"columns {', '.join(map(repr, names))} are one column to some engines")
-        columns = {name: [_cell(value) for value in data.column(name).to_pylist()] for name in data.schema.names}
+        columns = {name: [plain_cell(value) for value in data.column(name).to_pylist()] for name in data.schema.names}
         raw = PlainTable(data.schema, columns)
         schema = pa.schema([(name, _plain_type(raw, name)) for name in data.schema.names])
         return PlainTable(schema, columns)
@@ -107,7 +108,7 @@ class PlainEngine:
             cells = [pa.array([table.columns[name][row]], type=_plain_type(table, name)) for name in table.schema.names]
             made = function(RowBlock(pa.record_batch(cells, names=table.schema.names)))
             for name in schema.names:
-                found[name] += [_cell(value) for value in made.column(name).to_pylist()]
+                found[name] += [plain_cell(value) for value in made.column(name).to_pylist()]
         return PlainTable(schema, found)
 
     def keep_classes(self, table: PlainTable, query: ClassQuery, passing: Any) -> PlainTable:
@@ -153,7 +154,7 @@ def histogram_of(values: Sequence[Any]) -> Histogram:
     """
     import pyarrow as pa
 
-    counts = Counter(_cell(value) for value in values)
+    counts = Counter(plain_cell(value) for value in values)
     distinct = sorted(value for value in counts if value is not None)
     if None in counts:
         distinct.append(None)
@@ -183,7 +184,7 @@ def _codes(values: list[Any], dictionary: Histogram | None, column: str) -> list
         # Any code will do that distinguishes values: far from 0 and unrelated to their order.
         seen = {value: 1_000_003 * place for place, value in enumerate(reversed(dict.fromkeys(values)))}
         return [seen[value] for value in values]
-    places = {_cell(value): place for place, value in enumerate(dictionary.values.to_pylist())}
+    places = {plain_cell(value): place for place, value in enumerate(dictionary.values.to_pylist())}
     missing = sum(value not in places for value in values)
     if missing:
         raise DataError(f"base does not cover the released values: {missing:,} records of column {column!r}")
@@ -197,7 +198,3 @@ def _plain_type(table: PlainTable, column: str) -> Any:
     kind = table.schema.field(column).type
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
     return pa.string() if pa.types.is_large_string(kind) or pa.types.is_string_view(kind) else kind
-
-
-def _cell(value: Any) -> Any:
-    return None if value is None or value != value else value

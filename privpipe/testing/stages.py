@@ -309,7 +309,7 @@ def _problems(
     problems = [*_broken_promises(first), *_dealing_problems(staging, engine, partitions, first)]
     before = _bytes_of(staging.table.rows)
     probing: Any = EmptyBlocks(engine)
-    again = staging.run(probing, given=_read_back(first, staging))
+    again = staging.run(probing, given=Plan.from_json(first.made.to_json(), staging.policy()))
     problems += probing.problems
     problems += [] if _bytes_of(staging.table.rows) == before else ["it changes its input"]
     problems += [f"{fault} by its own plan, read back" for fault in _differences(first, again)]
@@ -371,10 +371,6 @@ def _broken_promises(found: Outcome) -> list[str]:
 
 def _shown(schema: pa.Schema) -> str:
     return ", ".join(f"{entry.name} {entry.type}" for entry in schema)
-
-
-def _read_back(outcome: Outcome, staging: Staging) -> Plan:
-    return Plan.from_json(outcome.made.to_json(), staging.policy())
 
 
 def _public(made: StagePlan) -> str:

@@ -26,7 +26,7 @@ from privpipe.draws import Draws, Seed
 from privpipe.engines import Source
 from privpipe.engines.dask import DaskEngine
 from privpipe.judging.rules import Composite
-from privpipe.models.attribute.distinct_l_diversity import DistinctLDiversity
+from privpipe.models.attribute.l_diversity import DistinctLDiversity
 from privpipe.models.attribute.t_closeness import TCloseness
 from privpipe.models.identity.k_anonymity import KAnonymity
 

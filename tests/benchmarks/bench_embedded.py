@@ -21,7 +21,7 @@ from privpipe.blocks import ClassQuery, FactsRequest
 from privpipe.engines import Source
 from privpipe.engines.embedded import EmbeddedEngine
 from privpipe.judging.rules import Composite
-from privpipe.models.attribute.distinct_l_diversity import DistinctLDiversity
+from privpipe.models.attribute.l_diversity import DistinctLDiversity
 from privpipe.models.attribute.t_closeness import TCloseness
 from privpipe.models.identity.k_anonymity import KAnonymity
 

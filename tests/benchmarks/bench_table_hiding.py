@@ -22,10 +22,10 @@ from privpipe.tables.audit_problem import UNBOUNDED, Levels
 from privpipe.tables.cell_keys import NoiseTable
 from privpipe.tables.cells import Cells, Dimension, linked
 from privpipe.tables.contribution_rows import record_keys
-from privpipe.tables.controlled_rounding import controlled
 from privpipe.tables.exact_audit import audit
 from privpipe.tables.least_cost_patterns import least_cost
 from privpipe.tables.moves import Hiding
+from privpipe.tables.rounding import controlled
 from privpipe.tables.table_loss import table_loss
 
 Ints = NDArray[np.int64]

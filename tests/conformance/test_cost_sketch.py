@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from privpipe.blocks import Facts
 from privpipe.engines import Engine, Source
-from privpipe.running.cost.source_facts import TableSketch
+from privpipe.running.source_facts import TableSketch
 
 
 def test_every_engine_estimates_alike(engine: Engine) -> None:

@@ -18,7 +18,7 @@ from privpipe.models import (
     StrictAverageRisk,
 )
 from privpipe.testing import HOSTILE_TABLES, HostileTable
-from privpipe.testing.hostile import arrow_table
+from privpipe.testing.hostile_tables import arrow_table
 from privpipe.testing.oracle import unsuppressed_rows
 from tests.gathering import gathered
 from tests.hostile_kinds import KINDS

@@ -25,7 +25,7 @@ from privpipe.models import (
 )
 from privpipe.testing import HOSTILE_TABLES, Case, HostileTable, many_values
 from privpipe.testing.conformance import compare
-from privpipe.testing.hostile import arrow_table
+from privpipe.testing.hostile_tables import arrow_table
 from tests.tiers import deep
 
 MODELS: list[Guarantee] = [

@@ -24,7 +24,7 @@ from privpipe.models import CATALOGUE
 from privpipe.roles import Roles
 from privpipe.testing import HOSTILE_TABLES, Case, HostileTable, examples_of, oracle
 from privpipe.testing.conformance import Nonconforming, compare
-from privpipe.testing.hostile import arrow_table
+from privpipe.testing.hostile_tables import arrow_table
 from privpipe.testing.oracle import count_classes
 from tests.gathering import gathered
 

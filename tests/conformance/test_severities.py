@@ -12,7 +12,7 @@ from privpipe.models import CATALOGUE as MODELS
 from privpipe.models import KAnonymity
 from privpipe.roles import Roles
 from privpipe.testing import HOSTILE_TABLES
-from privpipe.testing.hostile import arrow_table
+from privpipe.testing.hostile_tables import arrow_table
 
 TABLE = next(each for each in HOSTILE_TABLES.values() if each.refused is None and each.make is None and len(each) > 8)
 

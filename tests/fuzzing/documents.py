@@ -31,7 +31,7 @@ from privpipe.running.published_release import process_beside, read_release
 from privpipe.running.release_memory import KeyHistory
 from privpipe.running.run_documents import chain_of, manifest_checksum, manifest_seal
 from privpipe.running.waiting_runs import read_request
-from privpipe.scheduled.publication import published_at
+from privpipe.scheduled.job import published_at
 from privpipe.signing import statement_digest
 from privpipe.sinks.local import LocalTarget
 from privpipe.sinks.records import document_text

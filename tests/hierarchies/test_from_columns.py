@@ -10,7 +10,7 @@ import pytest
 import privpipe as pp
 from privpipe.errors import DataError, HierarchyError, UsageError
 from privpipe.hierarchies import HierarchySpec
-from privpipe.hierarchies.from_columns import FromColumns
+from privpipe.hierarchies.sources import FromColumns
 
 TOWNS = {"Asti": "Piedmont", "Turin": "Piedmont", "Rome": "Lazio", "Latina": "Lazio"}
 

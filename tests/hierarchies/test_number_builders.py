@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from privpipe.errors import HierarchyError, PolicyError, UsageError
 from privpipe.hierarchies import Hierarchy, HierarchySpec, canonical_literal
-from privpipe.hierarchies.interval_levels import NumberLine, interval_ends
-from privpipe.hierarchies.round_numbers import round_step
+from privpipe.hierarchies.interval_levels import NumberLine, interval_ends, round_step
 
 
 def build(mapping: dict[str, Any], values: list[Any], kind: str | None = "integer", **beside: Any) -> Hierarchy:

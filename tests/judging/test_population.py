@@ -12,8 +12,8 @@ from privpipe.blocks import Cells, ClassBlock
 from privpipe.engines import Engine, Source
 from privpipe.errors import DataError, UsageError
 from privpipe.judging import JudgingRules, assess
+from privpipe.judging.counted_classes import SIDE, beside_population
 from privpipe.judging.judged_table import require_population
-from privpipe.judging.matched_classes import SIDE, beside_population
 from privpipe.models import KAnonymity, KMap
 from privpipe.roles import Roles
 

@@ -14,7 +14,7 @@ import pytest
 from privpipe.draws import Seed
 from privpipe.engines import Engine
 from privpipe.relations import JointAlpha, JointKAnonymity, SuppressRows
-from privpipe.relations.disclosive_picks import CopiesGone, Picks
+from privpipe.relations.disclosive_rows import CopiesGone, Picks
 from privpipe.relations.set_stages import RelatedSet
 from tests.relations.people_by_definition import People
 from tests.relations.related_cases import (

@@ -28,7 +28,7 @@ from privpipe.reporting.run_documents import RunDocuments
 from privpipe.roles import Roles
 from privpipe.running.release_memory import NOT_REMEMBERED
 from privpipe.running.run_documents import INSECURE
-from privpipe.sinks import delta_releases, iceberg
+from privpipe.sinks import delta, iceberg
 from privpipe.sinks.target import WHAT
 
 OTHERS = [lang for lang in LANGUAGES if lang != "en"]
@@ -66,8 +66,8 @@ def test_what_the_rooms_say_is_known() -> None:
         *(f"source: {left_out_note(names)}" for names in (["_a"], ["_a", "_b"])),
         *alone_notes(SimpleNamespace(alone=12, released=2000), ("zip", "age"), roles),  # type: ignore[arg-type]
         *alone_notes(SimpleNamespace(alone=12, released=2000), ("zip",), roles),  # type: ignore[arg-type]
-        *(each for made in (delta_releases, iceberg) for each in (made.JOINS, made.CHANGED)),
-        *(delta_releases.KEEPS_VERSIONS, iceberg.KEEPS_SNAPSHOTS, NOT_JUDGED, NOT_REMEMBERED, INSECURE),
+        *(each for made in (delta, iceberg) for each in (made.JOINS, made.CHANGED)),
+        *(delta.KEEPS_VERSIONS, iceberg.KEEPS_SNAPSHOTS, NOT_JUDGED, NOT_REMEMBERED, INSECURE),
         *(FEW_KNOWN.format(known=0, persons=1204, unit=unit) for unit in ("persons", "combinations")),
         *(unjudged_note(found) for found in ({"hidden": 1}, {"old": 2, "stray": 1})),
         "Parquet files hold metadata that is neither rows nor their writers' own: 'note'",

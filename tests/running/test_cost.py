@@ -20,9 +20,9 @@ from privpipe.blocks.facts import Facts
 from privpipe.engines import Source, open_engine
 from privpipe.engines.embedded import session
 from privpipe.errors import UsageError
-from privpipe.running.cost import model
-from privpipe.running.cost.model import MEASURED
-from privpipe.running.cost.source_facts import KEPT, LookedAt, TableSketch, Work
+from privpipe.running import release_cost
+from privpipe.running.release_cost import MEASURED
+from privpipe.running.source_facts import KEPT, LookedAt, TableSketch, Work
 
 ROWS = 100_000
 FACTOR = 1.5
@@ -100,7 +100,7 @@ print(json.dumps({"read": read, "spilled": sum(staged), "written": written}))
 @pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="this system does not count what a process reads")
 @pytest.mark.parametrize("memory", ["1GB", "40MB"])
 def test_the_prediction_is_near_the_counters(memory: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(model, "KEPT_BYTES", 0)
+    monkeypatch.setattr(release_cost, "KEPT_BYTES", 0)
     pq.write_table(rows_of(ROWS), tmp_path / "data.parquet")
     document = policy(tmp_path, memory_limit=memory)
     cost = pp.plan_cost(document)
@@ -118,7 +118,7 @@ def test_the_prediction_is_near_the_counters(memory: str, tmp_path: Path, monkey
 @pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="this system does not count what a process reads")
 @pytest.mark.deep
 def test_the_prediction_of_a_table_in_the_database_is_near_the_counters(tmp_path: Path) -> None:
-    assert model.STORED_ROWS == session.CODED_ROWS
+    assert release_cost.STORED_ROWS == session.CODED_ROWS
     pq.write_table(rows_of(2 * ROWS + 1), tmp_path / "data.parquet")
     document = policy(tmp_path, memory_limit="1GB")
     cost = pp.plan_cost(document)
@@ -207,10 +207,12 @@ def test_frames_are_predicted_too(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("engine", ["dask", "spark"])
 def test_worker_processes_add_their_own_costs_and_no_byte_that_is_shuffled_or_written(engine: str) -> None:
-    costs = [model.predict(engine, looked_at_people(), WORK, worker_processes=processes) for processes in (0, 1, 4)]
+    costs = [
+        release_cost.predict(engine, looked_at_people(), WORK, worker_processes=processes) for processes in (0, 1, 4)
+    ]
     own = MEASURED[engine]
     for processes, cost in zip((0, 1, 4), costs, strict=True):
-        more = {name: (cost[name] or 0.0) - (costs[0][name] or 0.0) for name in model.RESOURCES}
+        more = {name: (cost[name] or 0.0) - (costs[0][name] or 0.0) for name in release_cost.RESOURCES}
         assert more["cpu_s"] == pytest.approx(processes * own.worker_cpu)
         assert more["read"] == pytest.approx(processes * own.worker_read)
         assert more["shuffled"] == more["spilled"] == more["written"] == 0
@@ -221,9 +223,12 @@ def test_worker_processes_add_their_own_costs_and_no_byte_that_is_shuffled_or_wr
 
 def test_a_table_that_spark_leaves_to_the_driver_costs_what_the_embedded_engine_takes() -> None:
     small = replace(looked_at_people(), rows=100)
-    here, embedded = model.predict("spark", small, WORK, here=True), model.predict("embedded", small, WORK)
+    here, embedded = (
+        release_cost.predict("spark", small, WORK, here=True),
+        release_cost.predict("embedded", small, WORK),
+    )
     assert here == replace(embedded, engine="spark")
-    assert (here["cpu_s"] or 0.0) < (model.predict("spark", small, WORK)["cpu_s"] or 0.0) / 3
+    assert (here["cpu_s"] or 0.0) < (release_cost.predict("spark", small, WORK)["cpu_s"] or 0.0) / 3
 
 
 @pytest.mark.spark

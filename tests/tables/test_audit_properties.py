@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privpipe.errors import DataError
-from privpipe.tables.audit_problem import UNBOUNDED, AuditProblem, Insider, Levels
+from privpipe.tables.audit_problem import UNBOUNDED, AuditProblem, Insider, Levels, Matrix, matrix_of
 from privpipe.tables.cells import Cells, Dimension
 from privpipe.tables.exact_audit import Kind, audit, intervals, verified
-from privpipe.tables.integer_matrices import Matrix, matrix_of
 from tests.tables.exhaustive_search import small_table
 
 SEEDS = st.integers(0, 10**6)

@@ -14,8 +14,7 @@ from privpipe.draws import Seed
 from privpipe.engines import Engine, Source
 from privpipe.hierarchies import Hierarchy
 from privpipe.tables.aggregation import aggregated
-from privpipe.tables.derived_tables import derived
-from privpipe.tables.stages import Aggregate, joint_spec
+from privpipe.tables.stages import Aggregate, derived, joint_spec
 
 RESPONSES = ["count", {"sum": "cost"}, {"variance": "cost"}]
 TABLES: dict[str, dict[str, Any]] = {

@@ -12,7 +12,7 @@ import pytest
 import privpipe as pp
 from privpipe.errors import Refused, UsageError
 from privpipe.tables.families import Family, families
-from privpipe.tables.lone_contributors import contributors_who_know
+from privpipe.tables.table_audit import contributors_who_know
 
 TABLES = {
     "all": {"by": ["region", "age"], "responses": [{"sum": "cost"}]},

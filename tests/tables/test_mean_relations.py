@@ -10,10 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privpipe.tables.audit_problem import UNBOUNDED, AuditProblem, Levels
+from privpipe.tables.audit_problem import UNBOUNDED, AuditProblem, Levels, matrix_of, with_means
 from privpipe.tables.exact_audit import audit, intervals
-from privpipe.tables.integer_matrices import matrix_of
-from privpipe.tables.mean_relations import with_means
 
 
 def of_total(parts: int) -> Any:

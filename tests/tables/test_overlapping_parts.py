@@ -9,8 +9,7 @@ import privpipe as pp
 from privpipe.tables.audit_problem import Levels
 from privpipe.tables.cells import Cells, Dimension, linked
 from privpipe.tables.exact_audit import intervals
-from privpipe.tables.families import families
-from privpipe.tables.overlapping_parts import with_overlaps
+from privpipe.tables.families import families, with_overlaps
 
 
 def test_inequalities_hold_for_the_true_figures() -> None:

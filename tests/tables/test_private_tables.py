@@ -26,8 +26,8 @@ from privpipe.models import DifferentialPrivacy
 from privpipe.tables import MinimumFrequency, PrivateTable, RoundTable, SuppressTable, TableAudit
 from privpipe.tables.aggregation import COUNT, TableSpec, aggregated
 from privpipe.tables.private_noise import PrivateNoise
+from privpipe.tables.private_tables import SpendBook
 from privpipe.tables.responses import responses_of
-from privpipe.tables.spend_book import SpendBook
 from privpipe.tables.table import Table
 from tests.tables.test_aggregation import load, rows_of
 

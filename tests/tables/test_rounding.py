@@ -13,11 +13,10 @@ from scipy import optimize
 
 from privpipe.draws import Seed
 from privpipe.errors import DataError, NoSolutionError, UsageError
-from privpipe.tables import controlled_rounding
+from privpipe.tables import rounding
 from privpipe.tables.cells import Cells, Dimension, linked
 from privpipe.tables.contribution_rows import key_of_sums, record_keys
-from privpipe.tables.controlled_rounding import controlled
-from privpipe.tables.rounding import CellDraws, reader_intervals, rounded, rounded_small_counts
+from privpipe.tables.rounding import CellDraws, controlled, reader_intervals, rounded, rounded_small_counts
 from tests.tables.random_tables import added_up, flat, inner_cells, nested, random_table
 
 
@@ -82,7 +81,7 @@ def test_a_table_of_three_dimensions_may_need_one_more_step() -> None:
 
 def test_parts_of_a_large_table_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """A large table is rounded from the top."""
-    monkeypatch.setattr(controlled_rounding, "WHOLE_MODEL", 10)
+    monkeypatch.setattr(rounding, "WHOLE_MODEL", 10)
     cells = Cells.complete([nested("a", 3, 4, 2), nested("b", 2, 3)])
     for seed in range(5):
         counts = np.random.default_rng(seed).poisson(6, len(inner_cells(cells))).tolist()

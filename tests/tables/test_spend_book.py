@@ -14,7 +14,7 @@ from privpipe.errors import DataError, Refused, SinkError, UsageError
 from privpipe.ledger.folder import found_in
 from privpipe.private_files import flush_new
 from privpipe.tables.private_noise import Spend
-from privpipe.tables.spend_book import SpendBook
+from privpipe.tables.private_tables import SpendBook
 
 TENTH = Spend("epsilon", Fraction(1, 10))
 
@@ -70,7 +70,7 @@ def test_a_spend_whose_run_was_killed_before_the_head_counts(tmp_path: Path, mon
             raise KeyboardInterrupt
         flush_new(path, data)
 
-    monkeypatch.setattr("privpipe.tables.spend_book.flush_new", killed)
+    monkeypatch.setattr("privpipe.tables.private_tables.flush_new", killed)
     with pytest.raises(KeyboardInterrupt):
         book.spend("visits", TENTH, Fraction(1))
     monkeypatch.undo()
@@ -94,7 +94,7 @@ def test_a_folder_that_cannot_be_written_pays_for_nothing(tmp_path: Path, monkey
     def full(path: Path, data: bytes) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("privpipe.tables.spend_book.flush_new", full)
+    monkeypatch.setattr("privpipe.tables.private_tables.flush_new", full)
     with pytest.raises(SinkError, match="No space left"):
         SpendBook(tmp_path).spend("visits", TENTH, Fraction(1))
 

@@ -16,8 +16,7 @@ from privpipe.tables.audit_problem import UNBOUNDED, AuditProblem, Insider, Leve
 from privpipe.tables.cells import Cells, Dimension, LinkedCells, linked
 from privpipe.tables.exact_audit import audit, intervals, verified
 from privpipe.tables.implied_populations import ImpliedPopulations, implied_populations
-from privpipe.tables.least_cost_patterns import Limits, least_cost
-from privpipe.tables.linear_patterns import drawn_prime, linear_pattern
+from privpipe.tables.least_cost_patterns import Limits, drawn_prime, least_cost, linear_pattern
 from privpipe.tables.moves import Hiding
 from privpipe.tables.suppression import METHODS, costs, label_order, suppress
 from privpipe.tables.table_loss import table_loss

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privpipe.errors import DataError, UsageError
-from privpipe.tables.unit_rows import decimals_of, in_units
+from privpipe.tables.contribution_rows import decimals_of, in_units
 
 
 @given(st.floats(-1e11, 1e11), st.integers(0, 7))

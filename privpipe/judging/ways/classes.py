@@ -12,7 +12,7 @@ from privpipe.errors import DataError
 from privpipe.judging.assessment import all_suppressed
 from privpipe.judging.counted_classes import NO_RECORDS
 from privpipe.judging.rules import keys_of
-from privpipe.judging.ways.base import WayOfJudging, of_kind
+from privpipe.judging.ways import WayOfJudging, of_kind
 
 if TYPE_CHECKING:
     from privpipe.judging.counted_classes import JudgingContext

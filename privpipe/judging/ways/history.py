@@ -14,7 +14,7 @@ from privpipe.engines import Engine, Source
 from privpipe.errors import DataError
 from privpipe.judging.assessment import ALL_SUPPRESSED, not_judged, resting_on
 from privpipe.judging.notes import stage_columns
-from privpipe.judging.ways.base import WayOfJudging, of_kind
+from privpipe.judging.ways import WayOfJudging, of_kind
 
 if TYPE_CHECKING:
     from privpipe.judging.counted_classes import JudgingContext

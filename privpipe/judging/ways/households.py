@@ -14,7 +14,7 @@ from privpipe.judging.assessment import all_suppressed, resting_on
 from privpipe.judging.counted_classes import NO_RECORDS
 from privpipe.judging.judged_table import require_columns
 from privpipe.judging.rules import keys_of
-from privpipe.judging.ways.base import ByOriginal, WayOfJudging, of_kind
+from privpipe.judging.ways import ByOriginal, WayOfJudging, of_kind
 
 if TYPE_CHECKING:
     from privpipe.blocks import Table

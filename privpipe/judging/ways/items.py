@@ -18,7 +18,7 @@ from privpipe.judging.assessment import all_suppressed
 from privpipe.judging.counted_classes import NO_RECORDS
 from privpipe.judging.judged_table import JudgedTable, require_columns
 from privpipe.judging.rules import JudgingRules
-from privpipe.judging.ways.base import WayOfJudging
+from privpipe.judging.ways import WayOfJudging
 from privpipe.roles import column_type_of
 
 if TYPE_CHECKING:

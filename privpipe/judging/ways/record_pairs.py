@@ -19,7 +19,7 @@ from privpipe.engines import Engine, Source
 from privpipe.errors import DataError
 from privpipe.judging.assessment import not_judged, resting_on
 from privpipe.judging.judged_table import require_columns
-from privpipe.judging.ways.base import ByOriginal, WayOfJudging, of_kind
+from privpipe.judging.ways import ByOriginal, WayOfJudging, of_kind
 from privpipe.measures.label_meaning import labels_compared, values_compared
 from privpipe.roles import Roles, column_type_of
 
@@ -165,12 +165,10 @@ def _judged(context: JudgingContext, entry: FilePairMeasure, files: FilePair) ->
 
 def _moments(engine: Engine, original: Any, entries: Sequence[FilePairMeasure], roles: Roles) -> Facts:
     wanted = dict.fromkeys(name for entry in entries for name in entry.original_moments(roles))
-    numbers = tuple(name for name in wanted if _is_number(original.schema.field(name).type))
+    numbers = tuple(
+        name for name in wanted if column_type_of(original.schema.field(name).type) in ("integer", "number", "decimal")
+    )
     return engine.facts(original, FactsRequest(moments=numbers)) if numbers else Facts()
-
-
-def _is_number(kind: Any) -> bool:
-    return column_type_of(kind) in ("integer", "number", "decimal")
 
 
 ROWS_NOT_GIVEN = "needs the rows of the release and of the original in their order; they were not given."

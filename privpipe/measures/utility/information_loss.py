@@ -206,7 +206,7 @@ class InformationLoss(FilePairMeasure, DistinctPairMeasure, TableMeasure):
         return self._verdict(float(found.observed), {"loss": found.observed}, (told,) if told else ())
 
     def _judge_whole(self, files: TableFiles) -> Verdict:
-        from privpipe.measures.utility.whole_losses import by_groups, chance_level, tested_elsewhere
+        from privpipe.measures.utility.loss_models import by_groups, chance_level, tested_elsewhere
 
         n, shown = files.original.num_rows, files.released.num_rows
         whole = files.unpaired()

@@ -6,6 +6,7 @@ import copy
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Annotated, Any, Self
 
 import numpy as np
@@ -17,6 +18,7 @@ from privpipe.blocks import ClassBlock, Facts
 from privpipe.blocks.arrays import Floats
 from privpipe.blocks.guarantee import Direction
 from privpipe.blocks.marks import LeastNumber, SensitiveColumn, Stricter
+from privpipe.blocks.oracle_classes import Classes, Expected, by_class, slack
 from privpipe.errors import UsageError
 from privpipe.models.attribute.value_order import canonical_texts, value_text
 from privpipe.models.several_figures import SeveralFigures
@@ -141,6 +143,31 @@ class AlphaKAnonymity(SeveralFigures):
         meant = np.array([text in listed for text in canonical_texts(facts.histograms[self.column].values)])
         shares = cells.counts / np.repeat(block.sizes, np.diff(cells.offsets))
         return np.maximum.reduceat(np.where(meant[cells.codes], shares, 0.0), cells.offsets[:-1])
+
+    @staticmethod
+    def oracle(model: Any, classes: Classes) -> Expected:
+        """Every class has k records, and no value a larger share than alpha."""
+        columns = [model.column] if model.column else classes.sensitive
+        sizes = classes.sizes
+        tops = []
+        for at in range(len(sizes)):
+            held = [
+                share
+                for column in columns
+                for value, share in classes.shares(column)[at].items()
+                if model.values is None or value in model.values
+            ]
+            tops.append(max(held, default=Fraction(0)))
+        passes = [
+            model.k is None or (size >= model.k and float(top) <= model.alpha + slack(model.alpha))
+            for size, top in zip(sizes, tops, strict=True)
+        ]
+        return by_class(classes, sizes, passes, lambda _: {"k": min(sizes), "alpha": float(max(tops))})
+
+    @staticmethod
+    def thresholds(rng: Any) -> dict[str, Any]:
+        """Parameters of a random gate."""
+        return {"k": int(rng.integers(1, 9)), "alpha": float(rng.uniform(0.1, 1))}
 
     @classmethod
     def examples(cls) -> list[Self]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self
 
@@ -13,6 +14,7 @@ from typing_extensions import Doc
 from privpipe.blocks import Cells, ClassBlock, ClassModel, Facts, Tally
 from privpipe.blocks.arrays import Floats
 from privpipe.blocks.marks import BaseDistribution, OneSensitive, Stricter
+from privpipe.blocks.oracle_classes import Classes, Expected, base_shares, by_class, finite_max, slack
 from privpipe.models.attribute.base_distribution import Base, as_base
 
 __all__ = ["DeltaDisclosure"]
@@ -114,6 +116,23 @@ class DeltaDisclosure(ClassModel):
 
         p = facts.base(self.column)
         return log2_ratio_by_class(cells.offsets, cells.codes, cells.counts, block.sizes, p)
+
+    @staticmethod
+    def oracle(model: Any, classes: Classes) -> Expected:
+        """The farthest logarithm of a class's share over the base's."""
+        base = base_shares(model, classes)
+        figures: list[float] = []
+        for found in classes.shares(model.column):
+            farthest = max(abs(math.log2(found[value] / base[value])) for value in found)
+            lacks = model.absent == "strict" and len(found) < len(base)
+            figures.append(math.inf if lacks else farthest)
+        passes = (model.delta is None or figure < model.delta - slack(model.delta) for figure in figures)
+        return by_class(classes, figures, passes, finite_max)
+
+    @staticmethod
+    def thresholds(rng: Any) -> dict[str, Any]:
+        """Parameters of a random gate."""
+        return {"delta": float(rng.uniform(0.05, 4))}
 
     @classmethod
     def examples(cls) -> list[Self]:

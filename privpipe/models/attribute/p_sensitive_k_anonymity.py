@@ -13,6 +13,7 @@ from typing_extensions import Doc
 from privpipe.blocks import ClassBlock, Facts
 from privpipe.blocks.guarantee import Direction
 from privpipe.blocks.marks import Columns, LeastNumber, SensitiveColumn, Stricter
+from privpipe.blocks.oracle_classes import Classes, Expected, by_class
 from privpipe.blocks.parameters import require_integer
 from privpipe.errors import UsageError
 from privpipe.models.several_figures import SeveralFigures
@@ -112,6 +113,24 @@ class PSensitiveKAnonymity(SeveralFigures):
             raise UsageError("p_sensitive_k_anonymity: name the sensitive `columns`, or declare them in the policy")
         values = [distinct_by_class(block.value_sets(column).offsets) for column in self.columns]
         return {"k": block.sizes, "p": np.minimum.reduce(values)}
+
+    @staticmethod
+    def oracle(model: Any, classes: Classes) -> Expected:
+        """Every class has k records and p values of each column."""
+        columns = model.columns or classes.sensitive
+        sizes = classes.sizes
+        values = [min(len(classes.value_sets(column)[at]) for column in columns) for at in range(len(sizes))]
+        passes = [
+            model.k is None or (size >= model.k and number >= model.p)
+            for size, number in zip(sizes, values, strict=True)
+        ]
+        return by_class(classes, sizes, passes, lambda _: {"k": min(sizes), "p": min(values)})
+
+    @staticmethod
+    def thresholds(rng: Any) -> dict[str, Any]:
+        """Parameters of a random gate."""
+        p = int(rng.integers(1, 5))
+        return {"k": int(rng.integers(p, 9)), "p": p}
 
     @classmethod
     def examples(cls) -> list[Self]:

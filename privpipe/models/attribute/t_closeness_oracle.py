@@ -73,7 +73,7 @@ def paths_of(hierarchy: Mapping[str, Any], values: list[Any]) -> dict[Any, list[
     if "redact" in hierarchy:
         width = max([1, *(len(value) for value in values if value is not None)])
         paths = {
-            value: [value, *(_shown(value, width - level) for level in range(1, width)), "*"]
+            value: [value, *(value[: width - level].rstrip("*") for level in range(1, width)), "*"]
             for value in values
             if value is not None
         }
@@ -87,10 +87,6 @@ def paths_of(hierarchy: Mapping[str, Any], values: list[Any]) -> dict[Any, list[
     if None in values:
         paths[None] = [None] * (height - 1) + [root]
     return paths
-
-
-def _shown(value: str, length: int) -> str:
-    return value[:length].rstrip("*")
 
 
 def _branches(tree: Any, above: list[Any]) -> dict[Any, list[Any]]:

@@ -11,6 +11,7 @@ from typing_extensions import Doc
 from privpipe.blocks import ClassBlock, ClassModel, Facts, Tally, Verdict
 from privpipe.blocks.guarantee import short
 from privpipe.blocks.marks import LargestShare, LeastNumber
+from privpipe.blocks.oracle_classes import Classes, Expected, by_class
 from privpipe.tolerance import at_most
 
 __all__ = ["KAnonymity"]
@@ -104,6 +105,17 @@ class KAnonymity(ClassModel):
             return super().seen(observed)
         only = f", and {observed.sums['only']:,} records reach k by these alone" if self.is_gate() else ""
         return f"{super().seen(observed)} by matches with blanks ({own:,} where a blank is a value of its own{only})"
+
+    @staticmethod
+    def oracle(model: Any, classes: Classes) -> Expected:
+        """Every class has k records."""
+        sizes = classes.sizes
+        return by_class(classes, sizes, (model.k is None or size >= model.k for size in sizes), min)
+
+    @staticmethod
+    def thresholds(rng: Any) -> dict[str, Any]:
+        """Parameters of a random gate."""
+        return {"k": int(rng.integers(1, 9))}
 
     @classmethod
     def examples(cls) -> list[Self]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Self
+from fractions import Fraction
+from typing import Annotated, Any, Self
 
 from typing_extensions import Doc
 
 from privpipe.blocks import SizeModel
 from privpipe.blocks.arrays import Ints
 from privpipe.blocks.marks import LargestShare
+from privpipe.blocks.oracle_classes import Classes, Expected, share_at_most
 
 __all__ = ["SampleUniqueness"]
 
@@ -61,6 +63,17 @@ class SampleUniqueness(SizeModel):
     @classmethod
     def counts_records(cls) -> bool:
         return True
+
+    @staticmethod
+    def oracle(model: Any, classes: Classes) -> Expected:
+        """Records alone in their class over records."""
+        sizes = classes.sizes
+        return share_at_most(model, Fraction(sizes.count(1), sum(sizes)) if sizes else None)
+
+    @staticmethod
+    def thresholds(rng: Any) -> dict[str, Any]:
+        """Parameters of a random gate."""
+        return {"at_most": float(rng.uniform(0, 1))}
 
     @classmethod
     def examples(cls) -> list[Self]:

@@ -107,13 +107,9 @@ def method_statement(say: Wording) -> list[str]:
         if row.outcome == "pass"
     ]
     found.append(text("statement.judged", guarantees="; ".join(dict.fromkeys(held))))
-    if any(_suppresses(stage["name"]) for stage in data.stages):
+    if any(getattr(entry_class(stage["name"]), "suppresses", False) for stage in data.stages):
         found.append(text("statement.missing"))
     return found
-
-
-def _suppresses(name: str) -> bool:
-    return bool(getattr(entry_class(name), "suppresses", False))
 
 
 PAGE = "officer/page.html.j2"

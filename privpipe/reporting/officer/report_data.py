@@ -319,7 +319,11 @@ class ReportData:
             changes=_changes(run, figures, least),
             notes=tuple(without_few(note, least) for note in verdict.get("notes") or ()),
             alarms=tuple(verdict.get("alarms") or ()),
-            warnings=tuple(row["name"] for row in verdict["guarantees"] if _warns(row)),
+            warnings=tuple(
+                row["name"]
+                for row in verdict["guarantees"]
+                if row.get("severity") == "warn" and row.get("outcome") != "pass"
+            ),
             sign_off=signatures,
         )
 
@@ -332,10 +336,6 @@ class ReportData:
 def _in_order(found: Mapping[str, Any], columns: Sequence[str]) -> dict[str, Any]:
     """By column, as released."""
     return {name: found[name] for name in columns if name in found}
-
-
-def _warns(row: Mapping[str, Any]) -> bool:
-    return row.get("severity") == "warn" and row.get("outcome") != "pass"
 
 
 def _state(run: RunDocuments, sign_off: Mapping[str, Any]) -> State:

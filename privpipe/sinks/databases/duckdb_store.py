@@ -16,8 +16,7 @@ import pyarrow as pa
 from privpipe.engines.databases import Database
 from privpipe.errors import PrivpipeError, SinkError, UsageError
 from privpipe.private_files import public_modes
-from privpipe.sinks.databases.file_store import FileStore
-from privpipe.sinks.databases.store import NOTHING, Release, StagedRows, checked_reader, column_types, quoted
+from privpipe.sinks.databases.store import NOTHING, FileStore, Release, StagedRows, checked_reader, column_types, quoted
 
 __all__ = ["DuckdbStore"]
 

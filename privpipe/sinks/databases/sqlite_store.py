@@ -17,8 +17,7 @@ import pyarrow.types as pt
 
 from privpipe.engines.databases import Database
 from privpipe.errors import DataError, PrivpipeError, SinkError, UsageError
-from privpipe.sinks.databases.file_store import FileStore
-from privpipe.sinks.databases.store import NOTHING, Release, StagedRows, check_cells, column_types, quoted
+from privpipe.sinks.databases.store import NOTHING, FileStore, Release, StagedRows, check_cells, column_types, quoted
 
 __all__ = ["SqliteStore"]
 

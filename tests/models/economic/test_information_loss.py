@@ -10,7 +10,7 @@ import pytest
 
 from privpipe.blocks import Facts, Histogram
 from privpipe.hierarchies import HierarchySpec
-from privpipe.models.economic.prosecutor_profitability import LabelShares
+from privpipe.models.economic.profitability import LabelShares
 
 ROWS = [["a", "x", "x", "*"], ["b", "y", "x", "*"], ["c", "z", "z", "*"], ["d", "z", "z", "*"]]
 SPEC = HierarchySpec.from_mapping({"rows": ROWS}, column="it")

@@ -29,7 +29,7 @@ from privpipe.models import (
     SampleUniqueness,
     TCloseness,
 )
-from privpipe.models.identity.strict_average_risk import StrictAverageRisk
+from privpipe.models.identity.average_risk import StrictAverageRisk
 from privpipe.roles import Roles
 from privpipe.tolerance import floor_share
 from privpipe.transforms import LocalRecoding, Mondrian

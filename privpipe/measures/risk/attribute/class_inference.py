@@ -1,9 +1,12 @@
-"""Attacks that infer a sensitive value from a class without finding the record: homogeneity, background knowledge."""
+"""Inference from classes: homogeneity and background-knowledge attacks, and the best guess of a value."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, Self
+from fractions import Fraction
+from typing import Annotated, Any, Self
 
 import numpy as np
 from annotated_types import Ge
@@ -14,10 +17,11 @@ from privpipe.blocks.arrays import Bools, Floats, Ints
 from privpipe.blocks.class_block import added
 from privpipe.blocks.guarantee import short
 from privpipe.blocks.marks import LargestShare, OneSensitive, PositiveShare, Stricter
+from privpipe.blocks.oracle_classes import Case, Classes, Expected, around_figure, slack
 from privpipe.errors import UsageError
 from privpipe.tolerance import at_least
 
-__all__ = ["BackgroundKnowledgeAttack", "ClassInference", "HomogeneityAttack", "certain"]
+__all__ = ["AttributeInference", "BackgroundKnowledgeAttack", "ClassInference", "HomogeneityAttack", "certain"]
 
 
 def certain(posterior: Floats, certainty: float) -> Bools:
@@ -213,4 +217,109 @@ class BackgroundKnowledgeAttack(ClassInference):
             cls(column="illness", insiders=1),
             cls(column="illness", exclude_values=1, at_most=0.5),
             cls(column="illness", exclude_values=2, certainty=0.6, at_most=1.0),
+        ]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class AttributeInference(ClassInference):
+    """Share of records whose sensitive value is the most frequent one of their class, and so guessed correctly.
+
+    Parameters
+    ----------
+    column : str
+        A sensitive column. A missing value counts as one more value.
+    at_most : float, optional
+        In [0, 1]. Left out (under `measures:`), the shares are reported.
+    gain : bool
+        Compare what the classes add over guessing the most frequent value of the whole table.
+    quasi_identifiers : tuple of str, optional
+        Default: all of the policy.
+
+    Notes
+    -----
+    Observed: `share`, `baseline` (the most frequent value of all judged records) and `gain`, their difference.
+
+    Examples
+    --------
+    >>> from privpipe.blocks import Cells
+    >>> cells = Cells(np.array([0, 2, 3]), np.array([0, 1, 1]), np.array([1, 2, 4]))
+    >>> measure = AttributeInference(column="illness", at_most=0.5)
+    >>> block = ClassBlock(np.array([3, 4]), {"illness": cells})
+    >>> verdict = measure.judge(measure.measure(block, Facts()), Facts())
+    >>> {name: round(figure, 3) for name, figure in verdict.observed.items()}
+    {'share': 0.857, 'baseline': 0.857, 'gain': 0.0}
+    """
+
+    needs_base = True
+    observes = dict[str, float]
+    source = "Machanavajjhala, Kifer, Gehrke, Venkitasubramaniam, ACM TKDD 1(1), 2007"
+    threat = "An intruder finds a person's class and guesses its most frequent value."
+    formula = "sum over classes of max_v c_v, divided by n; gain: less the table's own max share"
+    choose = "The baseline is what anybody can guess: a gain of 0.1 or less discloses little about a person."
+
+    gain: Annotated[
+        bool, Stricter("equal"), Doc("true: compare the share less that of guessing the table's commonest value")
+    ] = False
+
+    def base_distribution(self) -> Any:
+        """Codes must distinguish values across classes, so the judged table's own are counted."""
+        return "released"
+
+    def gained(self, block: ClassBlock) -> Ints:
+        from privpipe.kernels.classes.counts import largest_by_class
+
+        cells = block.cells[self.column]
+        return largest_by_class(cells.offsets, cells.counts)
+
+    def measure(self, block: ClassBlock, facts: Facts) -> Tally:
+        found = super().measure(block, facts)
+        cells = block.cells[self.column]
+        totals = np.bincount(cells.codes, weights=cells.counts).astype(np.int64)
+        sums = {str(code): int(totals[code]) for code in np.flatnonzero(totals).tolist()}
+        return Tally(0, found.failing_classes, found.failing_records, found.classes, found.records, sums)
+
+    def judge(self, observed: Tally, facts: Facts) -> Verdict:
+        verdict = super().judge(observed, facts)
+        if not observed.records:
+            return verdict
+        baseline = max(observed.sums.values()) / observed.records
+        figures = {"share": verdict.observed, "baseline": baseline, "gain": verdict.observed - baseline}
+        compared = figures["gain" if self.gain else "share"]
+        return self.judged(
+            compared,
+            figures,
+            reason=(
+                f"observed {'gain ' if self.gain else ''}{short(compared)}{self.asked}; at least "
+                f"{observed.failing_records:,} of {observed.records:,} {facts.unit} are guessed "
+                f"right, {short(baseline)} without the classes."
+            ),
+        )
+
+    @staticmethod
+    def oracle(model: Any, classes: Classes) -> Expected:
+        """Records guessed correctly by the most frequent value of each class, and by that of the whole table."""
+        counted = classes.counts(model.column)
+        records = sum(classes.sizes)
+        if not records:
+            return Expected("error", None)
+        right = [max(counts.values()) for counts in counted]
+        share = Fraction(sum(right), records)
+        baseline = Fraction(max(sum(counted, Counter()).values()), records)
+        figures = {"share": share, "baseline": baseline, "gain": share - baseline}
+        compared = float(figures["gain" if model.gain else "share"])
+        met = model.at_most is None or compared <= model.at_most + slack(model.at_most)
+        return Expected("pass" if met else "fail", {name: float(figure) for name, figure in figures.items()})
+
+    @staticmethod
+    def around(model: Any, observed: Any, facts: Any) -> Iterator[Case]:
+        """At the figure that is compared: the gain where it is asked for."""
+        for what, figure, passes in around_figure(observed["gain" if model.gain else "share"], "at_most"):
+            yield what, {"at_most": figure}, passes
+
+    @classmethod
+    def examples(cls) -> list[Self]:
+        return [
+            cls(column="illness"),
+            cls(column="illness", at_most=0.6),
+            cls(column="illness", gain=True, at_most=0.2),
         ]

@@ -346,12 +346,12 @@ class IndividualRisk(Guarantee):
     def judge(self, observed: Tally, facts: Facts) -> Verdict:
         sums: RiskSums = observed.observed
         if not observed.records:
-            return self._error("no record to judge.")
+            return self.not_judged("no record to judge")
         if sums.light:
-            return self._error(
+            return self.not_judged(
                 f"{sums.light:,} of {observed.records:,} records lie in classes whose weights in {self.weight!r} sum "
                 "to fewer people than they have records, or to no finite number; a weight is the number of people a "
-                "record stands for, at least 1."
+                "record stands for, at least 1"
             )
         spread = spread_of(sums, observed.records, self.threshold, self.threshold_for)
         figures: dict[str, Any] = {
@@ -385,9 +385,6 @@ class IndividualRisk(Guarantee):
                 f"over {observed.records:,} records of {observed.classes:,} classes."
             ),
         )
-
-    def _error(self, reason: str) -> Verdict:
-        return Verdict(self, None, "error", self.demanded(), reason=reason)
 
     @classmethod
     def examples(cls) -> list[Self]:

@@ -197,7 +197,7 @@ class LoglinearRisk(Guarantee):
             return Tally(records=block.records, sums={"refused": self._too_many(error.cells)})
         except NotSettled:
             return Tally(
-                records=block.records, sums={"refused": "iterative fitting did not settle; simplify `formula`."}
+                records=block.records, sums={"refused": "iterative fitting did not settle; simplify `formula`"}
             )
         alone = counts == 1
         chance = np.minimum(1.0 / weights[alone], 1.0)
@@ -229,12 +229,12 @@ class LoglinearRisk(Guarantee):
     def _too_many(self, cells: int) -> str:
         return (
             f"the terms make no product of margins, and their grid has {cells:,} cells, more than max_cells = "
-            f"{self.max_cells:,}; use fewer or coarser columns in `formula`, or raise max_cells."
+            f"{self.max_cells:,}; use fewer or coarser columns in `formula`, or raise max_cells"
         )
 
     def judge(self, observed: Tally, facts: Facts) -> Verdict:
         if "refused" in observed.sums or not observed.records:
-            return self._undefined(observed.sums.get("refused", "no record to judge."))
+            return self.not_judged(observed.sums.get("refused", "no record to judge"))
         figures = dict(observed.observed)
         tau, uniques, cells = figures[self.figure], figures["sample_uniques"], figures["cells"]
         figures = {"share": tau / uniques if uniques else None, "per_cell": tau / cells if cells else None, **figures}
@@ -251,9 +251,6 @@ class LoglinearRisk(Guarantee):
                 f"{observed.records:,} records."
             ),
         )
-
-    def _undefined(self, reason: str) -> Verdict:
-        return Verdict(self, None, "error", self.demanded(), reason=reason)
 
     @classmethod
     def examples(cls) -> list[Self]:

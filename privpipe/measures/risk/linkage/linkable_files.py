@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.blocks import FilePair
-from privpipe.blocks.arrays import Bools, Floats, Ints
+from privpipe.blocks.arrays import Bools, Floats, Ints, numbered
 from privpipe.blocks.file_pair import Side
 from privpipe.blocks.verdict import Comparison
 from privpipe.errors import DataError
@@ -245,10 +245,10 @@ class ComparedLabels:
 def compared_labels(files: FilePair, column: str) -> ComparedLabels:
     """A column by equality of texts, or by what released labels cover."""
     before, after = _texts(files.original, column), _texts(files.released, column)
-    own, own_places = _numbered(before)
-    labels, label_places = _numbered(after)
+    own, own_places = numbered(before)
+    labels, label_places = numbered(after)
     if column not in files.hierarchies and set(labels) <= set(own):
-        every, places = _numbered([*before, *after])
+        every, places = numbered([*before, *after])
         return ComparedLabels(every, every, places[: len(before)], places[len(before) :], None)
     apart = _mismatch(files, column, own, labels, own_places)
     return ComparedLabels(own, labels, own_places, label_places, apart)
@@ -275,12 +275,6 @@ def _texts(batch: pa.RecordBatch, column: str) -> list[str | None]:
     values = batch.column(column)
     found: list[str | None] = canonical_text(values, column_type_of(values.type), column=column).to_pylist()
     return found
-
-
-def _numbered(texts: list[str | None]) -> tuple[list[str | None], Ints]:
-    seen: dict[str | None, int] = {}
-    places = np.array([seen.setdefault(text, len(seen)) for text in texts], dtype=np.int64)
-    return list(seen), places
 
 
 def _mismatch(files: FilePair, column: str, own: list[str | None], labels: list[str | None], places: Ints) -> Bools:

@@ -147,7 +147,7 @@ def distance_figures(found: Compared, sample: int | None) -> DistanceFigures | N
         return None
     cut = min(len(found.original), len(found.holdout))
     sides = found.original.take(np.arange(cut)), found.holdout.take(np.arange(cut))
-    released = _first(found.released, sample)
+    released = found.released if sample is None else found.released.take(np.arange(min(sample, len(found.released))))
     near = [nearest_two(released, side) for side in sides]
     first, others = near[0][:, 0], near[1][:, 0]
     tied = _equal(first, others)
@@ -167,10 +167,6 @@ def distance_figures(found: Compared, sample: int | None) -> DistanceFigures | N
             "privacy_loss": None if None in accuracies else accuracies[1] - accuracies[0],  # type: ignore[operator]
         },
     )
-
-
-def _first(side: LinkedFile, size: int | None) -> LinkedFile:
-    return side if size is None else side.take(np.arange(min(size, len(side))))
 
 
 def _equal(one: Floats, other: Floats) -> Bools:

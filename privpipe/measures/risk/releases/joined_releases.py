@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from privpipe.blocks.arrays import Bools, Ints
+from privpipe.blocks.arrays import Bools, Ints, numbered
 from privpipe.blocks.release_history import EarlierTables
 from privpipe.blocks.verdict import EXPLAIN, Comparison, least
 from privpipe.errors import HierarchyError
@@ -264,8 +264,8 @@ def joined(tables: EarlierTables, at: int) -> Joined | None:
             inside &= second is None
             around &= first is None
             continue
-        labels, codes = _numbered(first)
-        other_labels, other_codes = _numbered(second)
+        labels, codes = numbered(first)
+        other_labels, other_codes = numbered(second)
         spec = tables.hierarchies.get(name)
         meet, small, large = relation_of(labels, other_labels, spec)
         known = explained_labels(labels, other_labels, spec)
@@ -330,9 +330,3 @@ def _texts_of(table: pa.Table, names: Sequence[str]) -> list[list[str | None]]:
 def _texts(table: pa.Table, name: str) -> list[str | None]:
     found: list[str | None] = canonical_text(table[name], None, column=name).to_pylist()
     return found
-
-
-def _numbered(labels: Sequence[str | None]) -> tuple[list[str | None], Ints]:
-    seen: dict[str | None, int] = {}
-    codes = np.array([seen.setdefault(label, len(seen)) for label in labels], dtype=np.int64)
-    return list(seen), codes

@@ -17,8 +17,8 @@ from privpipe.html_tables import Table, html_tables
 from privpipe.policy import Policy
 from privpipe.policy.specs import require_one_table
 from privpipe.running.attached_source import require_declared
-from privpipe.running.cost.source_facts import LookedAt, Work, looked_at, work_of
 from privpipe.running.run_context import OpenedEngine
+from privpipe.running.source_facts import LookedAt, Work, looked_at, work_of
 from privpipe.running.tables_read import pinned_tables, read_as_source, scanned, source_of, without_others
 
 __all__ = [
@@ -478,7 +478,7 @@ def plan_cost(
     Examples
     --------
     >>> import pandas as pd
-    >>> from privpipe.running.cost.model import plan_cost
+    >>> from privpipe.running.release_cost import plan_cost
     >>> columns = {"age": {"role": "quasi_identifier"}, "ill": {"role": "insensitive"}}
     >>> policy = {"columns": columns, "guarantees": [{"k_anonymity": {"k": 2}}]}
     >>> cost = plan_cost(policy, pd.DataFrame({"age": [30, 30, 40], "ill": ["a", "b", "a"]}))

@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
-from numpy.typing import NDArray
 
 from privpipe.blocks import Facts, RowBlock
+from privpipe.blocks.arrays import Words
 from privpipe.draws import Seed
 from privpipe.engines import Engine, Source
 from privpipe.engines.readers.files import list_files
@@ -35,7 +35,6 @@ KEPT = 1024
 SAMPLED = 1000
 """Rows of a block whose cells are written out to learn how long they are as text."""
 FIXED_BYTES = 8
-Words = NDArray[np.uint64]
 _FIRST, _SECOND, _ODD = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB), np.uint64(0x9E3779B97F4A7C15)
 
 

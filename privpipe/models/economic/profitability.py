@@ -1,10 +1,10 @@
-"""Profitability of a release against a prosecutor."""
+"""Profitability of a release against a prosecutor, and against a journalist."""
 
 from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Self
@@ -19,13 +19,14 @@ from privpipe.blocks.arrays import Bools, Floats, Ints
 from privpipe.blocks.class_block import INFORMATION, information_lost
 from privpipe.blocks.guarantee import short
 from privpipe.blocks.marks import Stricter
+from privpipe.blocks.oracle_classes import Case, Classes, Expected, by_class
 from privpipe.errors import DataError, UnsupportedError, UsageError
 from privpipe.hierarchies import Hierarchy, HierarchySpec
 from privpipe.hierarchies.canonical import canonical_text
 from privpipe.roles import Roles, column_type_of
 from privpipe.tolerance import below
 
-__all__ = ["INFORMATION", "LabelShares", "ProsecutorProfitability"]
+__all__ = ["JournalistProfitability", "LabelShares", "ProsecutorProfitability"]
 
 
 MASK = "*"
@@ -303,6 +304,24 @@ class ProsecutorProfitability(ClassModel):
         values = facts.histograms[INFORMATION].values.to_numpy(zero_copy_only=False)
         return np.asarray(values[cells.codes[cells.offsets[:-1]]], dtype=np.float64)
 
+    @staticmethod
+    def oracle(model: Any, classes: Classes) -> Expected:
+        """The rule that no attack pays; the payout needs hierarchies, which the hostile tables have not."""
+        sizes = classes.sizes
+        gain, cost = Fraction(str(model.adversary_gain)), Fraction(str(model.adversary_cost))
+        return by_class(classes, sizes, [size * cost > gain or not gain for size in sizes], min)
+
+    @staticmethod
+    def thresholds(rng: Any) -> dict[str, Any]:
+        """Parameters of a random gate."""
+        return {"adversary_gain": float(rng.integers(1, 9)), "adversary_cost": 1.0}
+
+    @staticmethod
+    def around(model: Any, observed: Any, facts: Any) -> Iterator[Case]:
+        """Gain over cost at the size and on both sides, in exact decimals: nothing is rounded or tolerated."""
+        for what, gain, passes in (("at", 0.0, False), ("above", 0.001, False), ("below", -0.001, True)):
+            yield f"ratio {what} the size", {"adversary_gain": observed + gain, "adversary_cost": 1.0}, passes
+
     @classmethod
     def examples(cls) -> list[Self]:
         return [
@@ -310,3 +329,69 @@ class ProsecutorProfitability(ClassModel):
             cls(no_attack=True, adversary_gain=3.0, adversary_cost=1.5),
             cls(no_attack=True, adversary_gain=0.0),
         ]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class JournalistProfitability(ProsecutorProfitability):
+    """As `prosecutor_profitability`, for an intruder who does not know who is in the table; observed = least payout.
+
+    Parameters
+    ----------
+    publisher_benefit, publisher_loss, adversary_gain, adversary_cost : float
+        As there.
+    no_attack : bool
+        Ask instead that no attack pays at all: observed = least population class.
+    quasi_identifiers : tuple of str, optional
+        Default: all of the policy.
+
+    Notes
+    -----
+    An attack succeeds with 1/F_c, F_c the size of the class in the policy's `population:`, generalized as the
+    release is. Classes without a released record do not count.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from privpipe.blocks import ClassBlock, Facts
+    >>> model = JournalistProfitability(no_attack=True, adversary_gain=300.0, adversary_cost=4.0)
+    >>> block = ClassBlock(np.array([2, 1]), population=np.array([76, 75]))
+    >>> verdict = model.judge(model.measure(block, Facts()), Facts())
+    >>> verdict.outcome, verdict.observed, verdict.failing_records
+    ('fail', 75, 1)
+    """
+
+    needs_population = True
+    threat = (
+        "An intruder who does not know who is in the table links records to a public register where the gain "
+        "exceeds the cost."
+    )
+    formula = "benefit (1 - IL) - (loss / F_c if gain / F_c > cost) > 0; no_attack: F_c > gain / cost"
+
+    def measure(self, block: ClassBlock, facts: Facts) -> Tally:
+        return super().measure(block.take(block.sizes > 0), facts)
+
+    def crowd(self, block: ClassBlock) -> NDArray[Any]:
+        if block.population is None:
+            raise UsageError("journalist_profitability compares with a population, and none was counted")
+        return block.population
+
+    def least_size(self) -> int:
+        return 1  # the crowd is of the population, however few of it are records
+
+    def unattainable(self, records: int, facts: Facts) -> str:
+        return ""  # the sample does not show how large the population is
+
+    def needs_suppression(self, records: int, facts: Facts) -> str:
+        return ""
+
+    @staticmethod
+    def oracle(model: Any, classes: Classes) -> Expected:
+        """With `no_attack`; payouts depend on labels, and hostile tables have none."""
+        gain, cost = Fraction(str(model.adversary_gain)), Fraction(str(model.adversary_cost))
+        passes = (not gain or size * cost > gain for size in classes.population)
+        return by_class(classes, classes.population, passes, min)
+
+    @staticmethod
+    def thresholds(rng: Any) -> dict[str, Any]:
+        """Parameters of a random gate."""
+        return {"adversary_gain": float(rng.integers(1, 30)), "adversary_cost": 1.0}
