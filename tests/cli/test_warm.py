@@ -46,10 +46,16 @@ def test_a_folder_is_filled_for_any_processor_and_the_rest_for_this_one(
     assert seen == [(3, None, None), (3, str(folder), "generic")]
 
 
-@pytest.mark.deep
-def test_what_one_entry_needs_is_compiled(tmp_path: Path) -> None:
-    code = "from privpipe.cli.warm import _run; print(_run('drop_identifiers'))"
+@pytest.mark.parametrize(
+    ("name", "kernel"),
+    [
+        pytest.param("drop_identifiers", "", marks=pytest.mark.deep),
+        pytest.param(warm.TABLES, "kernels.integer_tableaus", marks=pytest.mark.rare),
+    ],
+)
+def test_what_one_entry_needs_is_compiled(tmp_path: Path, name: str, kernel: str) -> None:
+    code = f"from privpipe.cli.warm import _run; print(_run({name!r}))"
     environment = {**os.environ, "PRIVPIPE_KERNELS": str(tmp_path)}
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
-    assert found.stdout.strip() == "['drop_identifiers']"
-    assert list(tmp_path.rglob("*.nbc"))
+    assert found.stdout.strip() == f"[{name!r}]"
+    assert list(tmp_path.rglob(f"{kernel}*.nbc"))
