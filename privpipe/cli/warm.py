@@ -204,7 +204,7 @@ def _by_sizes(people: People) -> People:
 
 
 def _demo() -> str:
-    """The demo, in a separate folder: of a clone, a copy of its pipelines."""
+    """Run the demo in a temporary folder; in a clone, on a copy of its pipelines."""
     clone = Path(__file__).parents[2] / "pipelines"
     with tempfile.TemporaryDirectory() as place:
         for name in EXPECTED if clone.is_dir() else ():

@@ -52,7 +52,7 @@ __all__ = [
 
 MEANT = "privpipe"
 """The key of an expectation's meta under which it is stored."""
-TOLD = {"threat": "guards_against", "formula": "rule", "source": "source"}
+SHOWN = {"threat": "guards_against", "formula": "rule", "source": "source"}
 
 
 def meaning_of(entry: type[Guarantee | JointGuarantee], parameters: Mapping[str, Any]) -> dict[str, Any]:
@@ -74,7 +74,7 @@ def meaning_of(entry: type[Guarantee | JointGuarantee], parameters: Mapping[str,
     given = [name for name in getattr(entry, "other_thresholds", ()) if parameters.get(name) is not None]
     field = given[0] if given else entry.threshold_field
     asked = {} if field is None else {"threshold": {field: plain(parameters.get(field))}}
-    said = {key: " ".join(str(getattr(entry, name, "") or "").split()) for name, key in TOLD.items()}
+    said = {key: " ".join(str(getattr(entry, name, "") or "").split()) for name, key in SHOWN.items()}
     return {**asked, "means": entry.summary(), **{key: text for key, text in said.items() if text}}
 
 

@@ -66,7 +66,7 @@ def suite_of(
     nulls: str = "own_value",
     suppression_mark: str = "*",
     undeclared: str | None = None,
-    **beside: Any,
+    **options: Any,
 ) -> ExpectationSuite:
     """One expectation per guarantee; all over one count for each set of quasi-identifiers.
 
@@ -85,7 +85,7 @@ def suite_of(
         Whether a column of the batch (or a named index level) that `roles` leaves out fails each expectation, or is
         noted; it puts `expect_no_identifiers` first, so that columns have a separate line in the results. Left
         out: ``refuse``, without that line. Identifiers that `roles` name fail each expectation in any case.
-    **beside
+    **options
         Further arguments of every expectation that needs them: `original_source`, `align`, `record_id`,
         `population_source`, `hierarchies`, `plan`, `seed`, `person_id`, `household_id`, `empty`, as in
         `PrivacyExpectation`.
@@ -97,10 +97,10 @@ def suite_of(
     UsageError
         A setting that no expectation has.
     """
-    for setting in beside:
+    for setting in options:
         if setting not in BESIDE:
             raise UsageError(f"unknown setting {setting!r} of a suite{did_you_mean(setting, BESIDE)}")
-    settings = {"nulls": nulls, "suppression_mark": suppression_mark, **beside}
+    settings = {"nulls": nulls, "suppression_mark": suppression_mark, **options}
     roles, guarantees = read_roles(roles), named_entries(guarantees, "guarantees")
     if guarantees is None or not all(isinstance(each, Guarantee) for each in guarantees):
         raise UsageError("guarantees must be a list of models, as in [KAnonymity(k=5)]")
@@ -311,7 +311,7 @@ def template(name: str, **parameters: Any) -> ExpectationSuite:
 
 @bordered
 def suites_of(
-    policy: Policy, tables: Mapping[str, Any] | None = None, *, name: str | None = None, **beside: Any
+    policy: Policy, tables: Mapping[str, Any] | None = None, *, name: str | None = None, **options: Any
 ) -> dict[str, ExpectationSuite]:
     """One suite for each of the related tables of a policy; together they ask what `validate` asks of finished tables.
 
@@ -327,7 +327,7 @@ def suites_of(
         `source:` in a policy, or ``{"handle": name}`` of `privpipe.gx.hold`. Left out: the folder of the policy's sink.
     name : str, optional
         Suites are called by it and the table, as in ``clinic.visits``. Default: the name of the policy.
-    **beside
+    **options
         As of `suite_of`, for every table.
 
     Raises
@@ -345,11 +345,13 @@ def suites_of(
             f"an expectation judges with `nulls: own_value` or `refuse`, the policy with {policy.nulls}"
         )
     places = _places(policy, related, tables or {})
-    return {table: _suite(related, table, f"{name or policy.name}.{table}", places, beside) for table in related.tables}
+    return {
+        table: _suite(related, table, f"{name or policy.name}.{table}", places, options) for table in related.tables
+    }
 
 
 def _suite(
-    related: RelatedRelease, table: str, name: str, places: Mapping[str, Any], beside: Mapping[str, Any]
+    related: RelatedRelease, table: str, name: str, places: Mapping[str, Any], options: Mapping[str, Any]
 ) -> ExpectationSuite:
     own = related.finished(table)
     for each in own.guarantees:
@@ -363,7 +365,7 @@ def _suite(
         nulls=own.nulls,
         suppression_mark=own.suppression_mark,
         undeclared=own.undeclared,
-        **{**persons, **beside},
+        **{**persons, **options},
     )
     if table != related.tree.root:
         return alone

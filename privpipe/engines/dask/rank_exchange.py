@@ -65,7 +65,7 @@ def exchanged(runtime: Runtime, parts: Sequence[Node], ranked: RankedColumn, exc
 
 
 def _permuted(runtime: Runtime, permutations: Permutations, borders: Ints) -> list[Node]:
-    """Donors or receivers of each range's ranks; a chunk that several ranges lie in is computed once."""
+    """Donors or receivers of each range's ranks; a chunk that several ranges share is computed once."""
     shared = runtime.place(permutations)
     chunks: dict[int, Node] = {}
     found = []
