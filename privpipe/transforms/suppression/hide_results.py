@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -241,11 +242,22 @@ def _fewest(members: Bools, excess: Ints, counts: Ints, *, exact: bool) -> _Fewe
 def _greedy(members: Bools, excess: Ints, counts: Ints) -> Ints:
     """The combination in most rules gives up cells first, as many as the least of these rules still asks for."""
     gone, left = np.zeros_like(counts), excess.copy()
-    while (open_ := left > 0).any():
-        in_rules = np.where(gone < counts, members[open_].sum(axis=0), 0)
-        at = int(in_rules.argmax())
-        own = open_ & members[:, at]
-        taken = min(int(counts[at] - gone[at]), int(left[own].min()))
-        gone[at] += taken
-        left[members[:, at]] -= taken
+    by_combination = np.ascontiguousarray(members.T)
+    unhidden = int((left > 0).sum())
+    in_rules = members[left > 0].sum(axis=0)
+    # A combination is never in more rules than when it was queued: one whose number has changed is queued again.
+    queue = list(zip((-in_rules).tolist(), range(len(counts)), strict=True))
+    heapq.heapify(queue)
+    while unhidden:
+        queued, at = heapq.heappop(queue)
+        if -queued == in_rules[at]:
+            rules = np.flatnonzero(by_combination[at] & (left > 0))
+            taken = min(int(counts[at] - gone[at]), int(left[rules].min()))
+            gone[at] += taken
+            left[rules] -= taken
+            hidden = rules[left[rules] <= 0]
+            unhidden -= len(hidden)
+            in_rules -= members[hidden].sum(axis=0)
+        if gone[at] < counts[at]:
+            heapq.heappush(queue, (-int(in_rules[at]), at))
     return gone
