@@ -61,17 +61,16 @@ def _sort_codes(codes: Any, start: int, stop: int) -> None:
 
 @njit(small=SMALL, cache=True, nogil=True)
 def _sort_pairs(codes: Any, counts: Any, start: int, stop: int) -> None:
-    if stop - start > 24:  # classes are small as a rule; a large one is worth two allocations
-        order = np.argsort(codes[start:stop], kind="mergesort")
-        codes[start:stop] = codes[start:stop][order]
-        counts[start:stop] = counts[start:stop][order]
-        return
-    for i in range(start + 1, stop):
-        code, count, j = codes[i], counts[i], i - 1
-        while j >= start and codes[j] > code:
-            codes[j + 1], counts[j + 1] = codes[j], counts[j]
-            j -= 1
-        codes[j + 1], counts[j + 1] = code, count
+    """Shell's sort: classes are small as a rule, and numpy's sorts take seconds to compile."""
+    gap = stop - start if stop - start > 24 else 2
+    while gap > 1:
+        gap = max(1, 4 * gap // 9)
+        for i in range(start + gap, stop):
+            code, count, j = codes[i], counts[i], i - gap
+            while j >= start and codes[j] > code:
+                codes[j + gap], counts[j + gap] = codes[j], counts[j]
+                j -= gap
+            codes[j + gap], counts[j + gap] = code, count
 
 
 @njit(small=SMALL, cache=True, nogil=True)
