@@ -332,6 +332,8 @@ def plain(value: Any) -> Any:
     >>> plain({"k": 3, "h": float("inf"), "pair": (1, 2.5)})
     {'k': 3, 'h': None, 'pair': [1, 2.5]}
     """
+    if value is None or type(value) in (str, int, bool):
+        return value
     if hasattr(value, "item") and getattr(value, "ndim", None) == 0:
         value = value.item()
     if isinstance(value, float):
