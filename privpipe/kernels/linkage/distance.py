@@ -14,6 +14,7 @@ from privpipe.blocks.arrays import Bools, Floats, Ints
 from privpipe.compiled import njit
 from privpipe.errors import UsageError
 from privpipe.kernels.columns.arrays import read_only
+from privpipe.kernels.grouping.word_groups import group_rows, ordered_by_group
 
 __all__ = [
     "LinkedFile",
@@ -187,15 +188,30 @@ def _by_tree(attacked: Floats, candidates: Floats, partner: Ints) -> Ints:
 
 
 def _by_tiles(attacked: LinkedFile, candidates: LinkedFile, partner: Ints, squared: bool) -> Ints:
+    """The same; equal records of either file are compared once."""
+    groups, firsts = _distinct(attacked)
+    order, offsets = ordered_by_group(groups, len(firsts))
+    hunted, kept = _distinct(candidates)
+    attacked, candidates, partners = attacked.take(firsts), candidates.take(kept), hunted[partner[order]]
+    counts = read_only(np.bincount(hunted, minlength=len(kept)), np.int64)
     apart, far = _between(attacked, candidates), _by_column(candidates)
 
     def part(start: int) -> Ints:
+        ends = offsets[start : start + CHUNK + 1]
         rows = slice(start, start + CHUNK)
         near = _Side(read_only(attacked.numbers[rows], np.float64), read_only(attacked.codes[rows], np.int64))
-        return np.asarray(_tied_with_partner(near, far, apart, read_only(partner[rows], np.int64), squared))
+        own, places = read_only(partners[ends[0] : ends[-1]], np.int64), read_only(ends - ends[0], np.int64)
+        return np.asarray(_tied_with_partner(near, places, far, counts, apart, own, squared))
 
+    found = np.empty(len(partner), np.int64)
     with ThreadPoolExecutor(_workers(), thread_name_prefix="privpipe-linkage") as pool:
-        return np.concatenate(list(pool.map(part, range(0, len(attacked), CHUNK))))
+        found[order] = np.concatenate(list(pool.map(part, range(0, len(attacked), CHUNK))))
+    return found
+
+
+def _distinct(file: LinkedFile) -> tuple[Ints, Ints]:
+    """The group of each record among equal ones, and the first record of each group."""
+    return group_rows(np.hstack([np.ascontiguousarray(file.numbers).view(np.int64), file.codes]))
 
 
 class _Side(NamedTuple):
@@ -307,19 +323,26 @@ def _row(near: _Side, r: int, far: _Side, apart: Mismatches, squared: bool, out:
 
 
 @njit(nogil=True, cache=True)
-def _tied_with_partner(near: _Side, far: _Side, apart: Mismatches, partner: Ints, squared: bool) -> Ints:
-    """Candidates as near as the partner, 0 where another is nearer."""
-    n = far.numbers.shape[1] if len(far.numbers) else far.codes.shape[1]
-    out = np.empty(n)
+def _tied_with_partner(
+    near: _Side, offsets: Ints, far: _Side, counts: Ints, apart: Mismatches, partner: Ints, squared: bool
+) -> Ints:
+    """Candidates as near as each partner, 0 where another is nearer.
+
+    Record r has the partners ``offsets[r]:offsets[r + 1]``, candidate i stands for ``counts[i]`` of them.
+    """
+    out = np.empty(len(counts))
     found = np.zeros(len(partner), np.int64)
-    for r in range(len(partner)):
+    for r in range(len(offsets) - 1):
         _row(near, r, far, apart, squared, out)
-        least = out.min()
-        true = out[partner[r]]
-        if true - least <= 1e-12 * (1.0 + true):
-            for i in range(n):
-                if out[i] - least <= 1e-12 * (1.0 + out[i]):
-                    found[r] += 1
+        least, tied = out.min(), 0
+        for place in range(offsets[r], offsets[r + 1]):
+            true = out[partner[place]]
+            if true - least <= 1e-12 * (1.0 + true):
+                if not tied:
+                    for i in range(len(counts)):
+                        if out[i] - least <= 1e-12 * (1.0 + out[i]):
+                            tied += counts[i]
+                found[place] = tied
     return found
 
 
