@@ -20,6 +20,7 @@ __all__ = [
     "LinkedFile",
     "Mismatches",
     "Ties",
+    "distinct_records",
     "largest_codes",
     "linkage_scores",
     "mismatches",
@@ -189,9 +190,9 @@ def _by_tree(attacked: Floats, candidates: Floats, partner: Ints) -> Ints:
 
 def _by_tiles(attacked: LinkedFile, candidates: LinkedFile, partner: Ints, squared: bool) -> Ints:
     """The same; equal records of either file are compared once."""
-    groups, firsts = _distinct(attacked)
+    groups, firsts = distinct_records(attacked)
     order, offsets = ordered_by_group(groups, len(firsts))
-    hunted, kept = _distinct(candidates)
+    hunted, kept = distinct_records(candidates)
     attacked, candidates, partners = attacked.take(firsts), candidates.take(kept), hunted[partner[order]]
     counts = read_only(np.bincount(hunted, minlength=len(kept)), np.int64)
     apart, far = _between(attacked, candidates), _by_column(candidates)
@@ -209,8 +210,16 @@ def _by_tiles(attacked: LinkedFile, candidates: LinkedFile, partner: Ints, squar
     return found
 
 
-def _distinct(file: LinkedFile) -> tuple[Ints, Ints]:
-    """The group of each record among equal ones, and the first record of each group."""
+def distinct_records(file: LinkedFile) -> tuple[Ints, Ints]:
+    """The group of each record among equal ones, shape (n,), and the first record of each group, shape (g,).
+
+    Examples
+    --------
+    >>> file = LinkedFile(np.array([[0.5], [2.0], [0.5]]), np.array([[1], [1], [1]]))
+    >>> groups, firsts = distinct_records(file)
+    >>> bool(groups[0] == groups[2] != groups[1]), sorted(firsts.tolist())
+    (True, [0, 1])
+    """
     return group_rows(np.hstack([np.ascontiguousarray(file.numbers).view(np.int64), file.codes]))
 
 

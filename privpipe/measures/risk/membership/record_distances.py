@@ -68,8 +68,9 @@ def closest(asked: LinkedFile, among: LinkedFile, metric: str) -> Floats:
         from scipy.spatial import cKDTree
 
         return np.asarray(cKDTree(among.numbers).query(asked.numbers)[0], dtype=np.float64)
-    tiles = [tile.min(axis=1) for _, tile in _tiles(asked, among, squared=metric == "euclidean")]
-    return np.concatenate(tiles) if tiles else np.zeros(0)
+    groups, kept, _, among = _grouped(asked, among)
+    tiles = [tile.min(axis=1) for _, tile in _tiles(kept, among, squared=metric == "euclidean")]
+    return np.asarray(np.concatenate(tiles)[groups]) if tiles else np.zeros(0)
 
 
 def nearest_two(asked: LinkedFile, among: LinkedFile, *, itself: bool = False) -> Floats:
@@ -80,21 +81,39 @@ def nearest_two(asked: LinkedFile, among: LinkedFile, *, itself: bool = False) -
     itself : bool
         The asked records are the first of the others: none is compared with itself.
     """
-    found = np.full((len(asked), 2), np.inf)
-    for at, tile in _tiles(asked, among, squared=False):
-        if itself:
-            rows = np.arange(len(tile))
-            tile[rows, at + rows] = np.inf
-        two = np.partition(tile, 1, axis=1)[:, :2] if tile.shape[1] > 1 else tile
-        found[at : at + len(tile), : two.shape[1]] = two
-    return found
+    groups, kept, hunted, others = _grouped(asked, among)
+    counts = np.bincount(hunted, minlength=len(others))
+    own = np.full(len(kept), -1, np.int64)
+    if itself:
+        own[groups] = hunted[: len(asked)]
+    found = np.full((len(kept), 2), np.inf)
+    for at, tile in _tiles(kept, others, squared=False):
+        rows, itself_at = np.arange(len(tile)), own[at : at + len(tile)]
+        alone = (itself_at >= 0) & (counts[itself_at] == 1)
+        tile[rows[alone], itself_at[alone]] = np.inf
+        nearest = tile.argmin(axis=1)
+        found[at : at + len(tile), 0] = tile[rows, nearest]
+        once = counts[nearest] - (nearest == itself_at) == 1
+        tile[rows[once], nearest[once]] = np.inf
+        found[at : at + len(tile), 1] = tile.min(axis=1)
+    return np.asarray(found[groups])
 
 
 def within(asked: LinkedFile, among: LinkedFile, radius: float) -> Ints:
     """Of each asked record how many others lie at most `radius` away by Gower's distance, shape (n,)."""
     reach = radius + 1e-12 * (1 + radius)
-    tiles = [(tile <= reach).sum(axis=1) for _, tile in _tiles(asked, among, squared=False)]
-    return np.concatenate(tiles).astype(np.int64) if tiles else np.zeros(0, dtype=np.int64)
+    groups, kept, hunted, others = _grouped(asked, among)
+    counts = np.bincount(hunted, minlength=len(others))
+    tiles = [(tile <= reach) @ counts for _, tile in _tiles(kept, others, squared=False)]
+    return np.concatenate(tiles).astype(np.int64)[groups] if tiles else np.zeros(0, dtype=np.int64)
+
+
+def _grouped(asked: LinkedFile, among: LinkedFile) -> tuple[Ints, LinkedFile, Ints, LinkedFile]:
+    """Of each side the group of each record, and one record of each group: equal ones are compared once."""
+    from privpipe.kernels.linkage.distance import distinct_records
+
+    (groups, firsts), (hunted, kept) = distinct_records(asked), distinct_records(among)
+    return groups, asked.take(firsts), hunted, among.take(kept)
 
 
 def _tiles(asked: LinkedFile, among: LinkedFile, *, squared: bool) -> Iterator[tuple[int, Floats]]:
