@@ -368,18 +368,6 @@ class Parts:
     high: Places = field(repr=False)
     negated: Bools | None = field(default=None, repr=False)
 
-    def met(self, at: int, columns: list[CodedColumn], rows: slice) -> Bools:
-        """Which rows meet a part."""
-        column = columns[int(self.column[at])]
-        codes = column.codes[rows]
-        if column.covered is not None:
-            found = column.covered[codes, self.low[at]]
-        elif self.low[at] == self.high[at]:
-            found = codes == self.low[at]
-        else:
-            found = (codes >= self.low[at]) & (codes <= self.high[at])
-        return ~found if self.negated is not None and self.negated[at] else np.asarray(found)
-
 
 def matches(predicates: Places, parts: Parts, columns: list[CodedColumn]) -> tuple[Places, Places]:
     """How many rows meet each predicate, and the last of them.
@@ -407,19 +395,42 @@ def matches(predicates: Places, parts: Parts, columns: list[CodedColumn]) -> tup
     """
     n, m = len(columns[0].codes), len(predicates)
     counts, last = np.zeros(m, dtype=np.int64), np.full(m, -1, dtype=np.int64)
-    for first in range(0, m, BITMAPS):
-        some = slice(first, first + BITMAPS)
-        used, places = np.unique(predicates[some], return_inverse=True)
-        places = places.reshape(predicates[some].shape)
-        for start in range(0, n, ROWS):
-            rows = slice(start, min(start + ROWS, n))
-            width = -(-(rows.stop - start) // 64)
-            bitmaps = np.zeros((len(used), width), dtype=np.uint64)
-            for at, part in enumerate(used.tolist()):
-                bits = np.packbits(parts.met(part, columns, rows), bitorder="little")
-                bitmaps[at].view(np.uint8)[: len(bits)] = bits
+    for start in range(0, n, ROWS):
+        rows = slice(start, min(start + ROWS, n))
+        orders = [np.argsort(column.codes[rows], kind="stable") for column in columns]
+        for first in range(0, m, BITMAPS):
+            some = slice(first, first + BITMAPS)
+            used, places = np.unique(predicates[some], return_inverse=True)
+            places = places.reshape(predicates[some].shape)
+            bitmaps = _bitmaps(parts, used, columns, rows, orders)
             _count(read_only(places, np.int64), read_only(bitmaps, np.uint64), start, counts[some], last[some])
     return counts, last
+
+
+def _bitmaps(
+    parts: Parts, used: Places, columns: list[CodedColumn], rows: slice, orders: list[Places]
+) -> NDArray[np.uint64]:
+    """A bit for each row that meets a part, shape (parts, words)."""
+    found = np.zeros((len(used), -(-(rows.stop - rows.start) // 64)), dtype=np.uint64)
+    for at, (column, order) in enumerate(zip(columns, orders, strict=True)):
+        own = np.flatnonzero(parts.column[used] == at)
+        if column.covered is None:
+            low, high = parts.low[used[own]], parts.high[used[own]]
+            codes = column.codes[rows][order]
+            by_end = [read_only(np.argsort(ends, kind="stable"), np.int64) for ends in (high, low)]
+            given = (read_only(each, np.int64) for each in (own, low, high, *by_end, order, codes))
+            _mark_ranges(found, *given)
+        else:
+            for place, label in zip(own.tolist(), parts.low[used[own]].tolist(), strict=True):
+                bits = np.packbits(column.covered[column.codes[rows], label], bitorder="little")
+                found[place].view(np.uint8)[: len(bits)] = bits
+    if parts.negated is not None:
+        every = np.packbits(np.ones(rows.stop - rows.start, np.bool_), bitorder="little")
+        mask = np.zeros(found.shape[1], np.uint64)
+        mask.view(np.uint8)[: len(every)] = every
+        turned = parts.negated[used]
+        found[turned] = ~found[turned] & mask
+    return found
 
 
 def isolated_once_of(counts: Places, total: int, drawn: int) -> Floats:
@@ -455,6 +466,35 @@ def _ones(word: np.uint64) -> int:
     word = (word & np.uint64(0x3333333333333333)) + ((word >> np.uint64(2)) & np.uint64(0x3333333333333333))
     word = (word + (word >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
     return int((word * np.uint64(0x0101010101010101)) >> np.uint64(56))
+
+
+@njit(nogil=True, cache=True)
+def _mark_ranges(
+    bitmaps: NDArray[np.uint64],
+    places: Ints,
+    low: Ints,
+    high: Ints,
+    by_high: Ints,
+    by_low: Ints,
+    order: Ints,
+    codes: Ints,
+) -> None:
+    """Mark the rows whose code lies between two ends: those up to the upper one but for those below the lower one.
+
+    Rows come in the order of their codes, and ranges in the order of an end, so that a row is marked twice in all.
+    """
+    for upper in (True, False):
+        marked, filled = np.zeros(bitmaps.shape[1], np.uint64), 0
+        for at in by_high if upper else by_low:
+            end = high[at] if upper else low[at] - 1
+            while filled < len(order) and codes[filled] <= end:
+                marked[order[filled] >> 6] |= np.uint64(1) << np.uint64(order[filled] & 63)
+                filled += 1
+            for word in range(len(marked)):
+                if upper:
+                    bitmaps[places[at], word] = marked[word]
+                else:
+                    bitmaps[places[at], word] &= ~marked[word]
 
 
 @njit(nogil=True, cache=True)
