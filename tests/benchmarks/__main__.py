@@ -88,6 +88,10 @@ PLANS: dict[str, dict[str, Sequence[Sequence[object]]]] = {
     "sample_risks": {"quick": [["--rows", 300_000]], "usual": [["--rows", 10_000_000]]},
     "tables": {"quick": [["--rows", 300_000, "--engines", "embedded", "dask", "--rounds", 1]], "usual": [[]]},
     "share": {"quick": [["--cells", 10_000, "--holders", 3]], "usual": [[]]},
+    "entries": {
+        "quick": [["--rows", 20_000, "--only", "model"]],
+        "usual": [["--rows", 10_000_000]],
+    },
     "attacks": {"quick": [["--rows", 20_000, "--p", 0.02]], "usual": [["--rows", 200_000, "--attacked", 20_000]]},
 }
 """The argument lists of each benchmark, by size."""
