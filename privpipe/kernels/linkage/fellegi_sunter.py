@@ -15,6 +15,7 @@ from privpipe.blocks.arrays import Bools, Floats, Ints
 from privpipe.compiled import njit
 from privpipe.errors import UsageError
 from privpipe.kernels.columns.arrays import read_only, require_codes
+from privpipe.kernels.grouping.word_groups import group_rows
 
 __all__ = [
     "Agreement",
@@ -77,10 +78,11 @@ class CodeColumn:
 
 
 class _Side(NamedTuple):
-    """Numbers and codes of one side, one row per column."""
+    """Numbers and codes of the distinct records of one side, one row per column, and how many records each has."""
 
     numbers: Floats
     codes: Integers
+    counts: Integers
 
 
 class _Rules(NamedTuple):
@@ -140,7 +142,7 @@ class Agreement:
     def counts(self, attacked: Integers, candidates: Integers) -> Integers:
         """Pairs of each pattern between some released records and some original ones, shape (patterns,)."""
         total = np.zeros(self.patterns, dtype=np.int64)
-        for found in self._each(attacked, candidates, lambda arrays: _count(*arrays, self.patterns)):
+        for found in self._each(attacked, candidates, lambda arrays: _count(*arrays, self.patterns))[0]:
             total += found
         return total
 
@@ -153,10 +155,10 @@ class Agreement:
             From 0; equal for patterns of one weight.
         """
         fixed = read_only(ranks, np.int64)
-        parts = self._each(attacked, candidates, lambda arrays: _heaviest(*arrays, fixed))
+        parts, groups = self._each(attacked, candidates, lambda arrays: _heaviest(*arrays, fixed))
         if not parts:
             return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
-        best, ties = (np.concatenate(each) for each in zip(*parts, strict=True))
+        best, ties = (np.concatenate(each)[groups] for each in zip(*parts, strict=True))
         return best, ties
 
     def of_partners(self, rows: Integers) -> Integers:
@@ -172,27 +174,32 @@ class Agreement:
                 found += self.radices[at] * (both | (np.abs(x - y) <= slope * np.abs(x) + base))
         return found
 
-    def _each(self, attacked: Integers, candidates: Integers, work: Callable[[Any], Any]) -> list[Any]:
-        """What `work` says of each chunk of the attacked records."""
-        sides = [self._side("released", attacked), self._side("original", candidates)]
+    def _each(
+        self, attacked: Integers, candidates: Integers, work: Callable[[Any], Any]
+    ) -> tuple[list[Any], Integers]:
+        """What `work` finds for each chunk of the distinct attacked records, and which of these each record is."""
+        (near, groups), (far, _) = self._side("released", attacked), self._side("original", candidates)
         rules = self._rules()
 
         def part(start: int) -> Any:
             rows = slice(start, start + CHUNK)
-            own = _Side(*(read_only(part[:, rows], part.dtype) for part in sides[0]))
-            return work((own, sides[1], rules))
+            own = _Side(*(read_only(part[..., rows], part.dtype) for part in near))
+            return work((own, far, rules))
 
         workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         with ThreadPoolExecutor(workers, thread_name_prefix="privpipe-agreement") as pool:
-            return list(pool.map(part, range(0, len(attacked), CHUNK)))
+            return list(pool.map(part, range(0, len(near.counts), CHUNK))), groups
 
-    def _side(self, side: str, rows: Integers) -> _Side:
+    def _side(self, side: str, rows: Integers) -> tuple[_Side, Integers]:
         sides = [getattr(column, side)[rows] for column in self.columns]
         numbers = [values for values in sides if values.dtype == np.float64]
         codes = [values for values in sides if values.dtype != np.float64]
         stacked = np.stack(numbers) if numbers else np.zeros((0, len(rows)))
         coded = np.stack(codes) if codes else np.zeros((0, len(rows)), dtype=np.int64)
-        return _Side(read_only(stacked, np.float64), read_only(coded, np.int64))
+        groups, firsts = group_rows(np.vstack([stacked.view(np.int64), coded]).T)
+        counts = np.bincount(groups, minlength=len(firsts))
+        kept = read_only(stacked[:, firsts], np.float64), read_only(coded[:, firsts], np.int64)
+        return _Side(*kept, read_only(counts, np.int64)), groups
 
     def _rules(self) -> _Rules:
         tolerances, coded, tables = [], [], [np.zeros(0, dtype=np.bool_)]
@@ -283,7 +290,7 @@ def _count(near: _Side, far: _Side, rules: _Rules, patterns: int) -> Integers:
         for r in range(m):
             _patterns(near, r, far, rules, start, tile)
             for i in range(len(tile)):
-                counts[tile[i]] += 1
+                counts[tile[i]] += near.counts[r] * far.counts[start + i]
     return counts
 
 
@@ -299,9 +306,9 @@ def _heaviest(near: _Side, far: _Side, rules: _Rules, ranks: Integers) -> tuple[
             for i in range(len(tile)):
                 rank = ranks[tile[i]]
                 if rank > best[r]:
-                    best[r], ties[r] = rank, 1
+                    best[r], ties[r] = rank, far.counts[start + i]
                 elif rank == best[r]:
-                    ties[r] += 1
+                    ties[r] += far.counts[start + i]
     return best, ties
 
 
