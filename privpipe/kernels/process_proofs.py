@@ -81,14 +81,11 @@ def minimal_generators(
     free: dict[int, list[Fraction]] = {1: [], -1: []}
     often: dict[int, list[Fraction]] = {1: [], -1: []}
     single = 0
-    for value, count in zip(values, counts, strict=True):
-        for way in (1, -1):
-            if kept(way * value, way):
-                single += 1
-            else:
-                free[way].append(value)
-                if way == 1 or count > 1:
-                    often[way].append(value)
+    for way in (1, -1):
+        start, stop = _keeping(kept, 0, Fraction(0), way, values)
+        single += stop - start
+        free[way] = [*values[:start], *values[stop:]]
+        often[way] = [v for v, count in zip(values, counts, strict=True) if way == 1 or count > 1]
     if changes == 1:
         return Generators(single, 0, common=single == 1)
     pairs, most = _pairs(kept, free, often)
@@ -156,20 +153,29 @@ def _pairs(kept: _Kept, free: dict[int, list[Fraction]], often: dict[int, list[F
     return pairs // 2, max(within.values(), default=0)
 
 
-def _partners(kept: _Kept, first: int, value: Fraction, second: int, others: list[Fraction]) -> int:
+def _partners(kept: _Kept, first: int, value: Fraction, second: int, others: Sequence[Fraction]) -> int:
     """How many of `others`, changed together with `value`, keep the statistic."""
+    start, stop = _keeping(kept, first, value, second, others)
+    return stop - start
+
+
+def _keeping(kept: _Kept, first: int, value: Fraction, second: int, others: Sequence[Fraction]) -> tuple[int, int]:
+    """Which of `others`, which ascend, these are: start and stop."""
     if kept.statistic == "count":
-        return len(others) if kept(Fraction(0), first + second) else 0
+        return (0, len(others)) if kept(Fraction(0), first + second) else (0, 0)
     bounds = kept.interval(first + second)
     if bounds is None:
-        return 0
+        return 0, 0
     low, high, closed = bounds
     low, high = (bound - first * value for bound in (low, high))
     if second < 0:
         low, high = -high, -low
-    if closed:
-        return bisect_right(others, high) - bisect_left(others, low)
-    return max(bisect_left(others, high) - bisect_right(others, low), 0)
+    start, stop = (
+        (bisect_left(others, low), bisect_right(others, high))
+        if closed
+        else (bisect_right(others, low), bisect_left(others, high))
+    )
+    return start, max(start, stop)
 
 
 def _holds(values: list[Fraction], value: Fraction) -> bool:

@@ -174,9 +174,7 @@ class Agreement:
                 found += self.radices[at] * (both | (np.abs(x - y) <= slope * np.abs(x) + base))
         return found
 
-    def _each(
-        self, attacked: Integers, candidates: Integers, work: Callable[[Any], Any]
-    ) -> tuple[list[Any], Integers]:
+    def _each(self, attacked: Integers, candidates: Integers, work: Callable[[Any], Any]) -> tuple[list[Any], Integers]:
         """What `work` finds for each chunk of the distinct attacked records, and which of these each record is."""
         (near, groups), (far, _) = self._side("released", attacked), self._side("original", candidates)
         rules = self._rules()
