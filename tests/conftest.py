@@ -26,8 +26,8 @@ SHARED = PROJECT.parent / "shared"
 # the business of `make fuzz`, and what it finds becomes an example of its own.
 PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "privpipe")
 ANY_TIME = hypothesis.settings(deadline=None, print_blob=True, suppress_health_check=[hypothesis.HealthCheck.too_slow])
-hypothesis.settings.register_profile("privpipe", ANY_TIME, derandomize=True, max_examples=25)
-hypothesis.settings.register_profile("deep", ANY_TIME, derandomize=True, max_examples=100)
+hypothesis.settings.register_profile("privpipe", ANY_TIME, derandomize=True, max_examples=12)
+hypothesis.settings.register_profile("deep", ANY_TIME, derandomize=True, max_examples=75)
 hypothesis.settings.register_profile("fuzz", ANY_TIME)
 hypothesis.settings.load_profile(PROFILE)
 
