@@ -110,6 +110,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: "spark" in item.keywords)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Most tests of the deep tier are on Spark, and are shared one by one."""
+    if PROFILE == "deep" or config.getvalue("dist") != "load":
+        return None
+    from tests.distribution import FilesAndSpark
+
+    return FilesAndSpark(config, log)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def manifests_follow_their_schema() -> Iterator[None]:
     """Every run of every test writes manifests that its published schemas take."""
