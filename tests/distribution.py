@@ -27,6 +27,19 @@ class FilesAndSpark(LoadScopeScheduling):
         if all(units[scope].values()):  # the base class goes through all units of a node after each test
             del units[scope]
 
+    def remove_node(self, node: Any) -> str | None:
+        """Where a worker crashed, others take what it had left but for the test that was running, which is named."""
+        units = self.assigned_work.pop(node)
+        left = [(unit, test) for unit in units.values() for test, done in unit.items() if not done]
+        if not left:
+            return None
+        unit, crashed = left[0]
+        unit[crashed] = True  # the base class would have it crash one worker after another
+        self.workqueue.update((scope, unit) for scope, unit in units.items() if not all(unit.values()))
+        for other in self.nodes:
+            self._reschedule(other)
+        return crashed
+
     def _assign_work_unit(self, node: Any) -> None:
         if SPARK in self.workqueue:
             others = sum(len(unit) for scope, unit in self.workqueue.items() if scope != SPARK)
