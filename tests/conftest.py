@@ -26,8 +26,8 @@ SHARED = PROJECT.parent / "shared"
 # the business of `make fuzz`, and what it finds becomes an example of its own.
 PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "privpipe")
 ANY_TIME = hypothesis.settings(deadline=None, print_blob=True, suppress_health_check=[hypothesis.HealthCheck.too_slow])
-hypothesis.settings.register_profile("privpipe", ANY_TIME, derandomize=True, max_examples=25)
-hypothesis.settings.register_profile("deep", ANY_TIME, derandomize=True, max_examples=100)
+hypothesis.settings.register_profile("privpipe", ANY_TIME, derandomize=True, max_examples=12)
+hypothesis.settings.register_profile("deep", ANY_TIME, derandomize=True, max_examples=75)
 hypothesis.settings.register_profile("fuzz", ANY_TIME)
 hypothesis.settings.load_profile(PROFILE)
 
@@ -108,6 +108,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.rare)
     # One session of a worker serves all of its tests, and what runs before it has the cores to itself.
     items.sort(key=lambda item: "spark" in item.keywords)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Most tests of the deep tier are on Spark, and are shared one by one."""
+    if PROFILE == "deep" or config.getvalue("dist") != "load":
+        return None
+    from tests.distribution import FilesAndSpark
+
+    return FilesAndSpark(config, log)
 
 
 @pytest.fixture(scope="session", autouse=True)

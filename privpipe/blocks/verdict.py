@@ -332,18 +332,18 @@ def plain(value: Any) -> Any:
     >>> plain({"k": 3, "h": float("inf"), "pair": (1, 2.5)})
     {'k': 3, 'h': None, 'pair': [1, 2.5]}
     """
-    if value is None or type(value) in (str, int, bool):
+    if value is None or type(value) in (str, int, bool):  # most values of a document, which is made plain often
         return value
+    if isinstance(value, dict | Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(item) for item in value]
     if hasattr(value, "item") and getattr(value, "ndim", None) == 0:
         value = value.item()
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if is_dataclass(value) and not isinstance(value, type):
         return plain(asdict(value))
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [plain(item) for item in value]
     if hasattr(value, "tolist"):
         return plain(value.tolist())
     return value

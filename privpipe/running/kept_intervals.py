@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +14,7 @@ from privpipe.errors import UsageError
 from privpipe.private_files import write_private
 from privpipe.reporting.table_pages import drawn_tables, table_page
 from privpipe.running.table_validation import FinishedTables, finished_tables
-from privpipe.sinks.records import document_text
+from privpipe.sinks.records import document_values
 from privpipe.tables.aggregation import COUNT
 from privpipe.tables.exact_audit import intervals
 from privpipe.tables.finished_tables import linked_problem
@@ -64,7 +63,7 @@ def write_intervals(policy: Policy, data: Any, judged: Assessment, path: str, or
         total = next(iter(finished.specs.values())).total
         verdict = {**judged.to_dict(), "name": policy.name, "edition": "private"}
         drawn = drawn_tables(finished.rows, total)
-        text = table_page(*(json.loads(document_text(each)) for each in (verdict, drawn, {"tables": rows})))
+        text = table_page(*(document_values(each) for each in (verdict, drawn, {"tables": rows})))
     write_private(target, text)
     return sum(map(len, rows.values()))
 

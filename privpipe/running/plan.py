@@ -208,7 +208,7 @@ class Plan:
         """SHA-256 of the whole plan as canonical JSON, the salted commitment left out: equal plans of two runs have
         equal ones.
         """
-        return plan_digest(self.to_dict())
+        return plan_digest(self._document())
 
     def __repr__(self) -> str:
         names = short_list([stage.name for stage in self.stages])
@@ -235,7 +235,11 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         """The whole plan as plain JSON values: no data value among them, yet much that shows the source."""
-        document = {
+        document = self._document()
+        return {**document, "checksum": document_digest(document)}
+
+    def _document(self) -> dict[str, Any]:
+        return {
             "plan_version": self.version,
             "edition": "private",
             "policy_digest": self.policy_digest,
@@ -248,7 +252,6 @@ class Plan:
             **({"tables": {name: own._of_table() for name, own in self.tables.items()}} if self.tables else {}),
             "stages": [_stage_dict(stage) for stage in self.stages],
         }
-        return {**document, "checksum": document_digest(document)}
 
     def _of_table(self) -> dict[str, Any]:
         """What a plan of related tables holds of one of them, next to its stages."""

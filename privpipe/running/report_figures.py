@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -27,7 +26,7 @@ from privpipe.running.run_context import RunContext, judging_rules, withholds_co
 from privpipe.running.run_documents import public_rules
 from privpipe.running.staging import Staged
 from privpipe.running.tables_read import population_beside
-from privpipe.sinks.records import document_text
+from privpipe.sinks.records import document_values
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -364,7 +363,7 @@ class RunReport:
     ) -> str:
         # As they are read back, so that `privpipe report` makes the same page of them.
         verdict, manifest, report = (
-            json.loads(document_text(each)) for each in (documents["verdict"], documents.get("manifest", {}), figures)
+            document_values(each) for each in (documents["verdict"], documents.get("manifest", {}), figures)
         )
         run = RunDocuments(path or str(verdict.get("run_id", "")), verdict, manifest, report, request or {})
         return report_page(ReportData.of(run), self.context.policy.report.lang)

@@ -31,7 +31,7 @@ from privpipe.running.table_frames import table_frame
 from privpipe.running.tables_read import pinned_tables, read_as_source
 from privpipe.running.waiting_runs import Ready
 from privpipe.sinks.local import LocalTarget, sink_faults
-from privpipe.sinks.records import document_text, file_hash
+from privpipe.sinks.records import document_values, file_hash
 from privpipe.sinks.remote import RemoteTarget
 from privpipe.tables.attacker_intervals import suppressed_rows
 from privpipe.tables.entries import TableSet
@@ -155,10 +155,10 @@ class TableReport(RunReport):
         request: Mapping[str, Any] | None = None,
         path: str = "",
     ) -> str:
-        verdict = json.loads(document_text(documents["verdict"]))
+        verdict = document_values(documents["verdict"])
         private = verdict.get("edition") == "private"
-        cells = json.loads(document_text(self.documents["cells"])) if private else {}
-        return table_page(verdict, json.loads(document_text(dict(self.drawn))), cells)
+        cells = document_values(self.documents["cells"]) if private else {}
+        return table_page(verdict, document_values(dict(self.drawn)), cells)
 
 
 FORMATS = ("parquet", "csv")

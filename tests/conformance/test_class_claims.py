@@ -25,6 +25,7 @@ from privpipe.testing import (
 )
 from privpipe.testing.class_claims import EXAMPLES
 from tests.gathering import gathered
+from tests.tiers import at_most
 
 ENTRIES: list[Any] = [
     example for room in (models, measures) for name in room.CATALOGUE for example in room.CATALOGUE[name].examples()
@@ -91,7 +92,7 @@ def test_blocks_change_no_figure(examples: list[Guarantee]) -> None:
                 assert splitting_problems(entry, tables=10) == []
 
 
-@settings(max_examples=30)
+@settings(max_examples=at_most(30))
 @given(st.sampled_from(SPLIT), st.integers(0, 2**32 - 1))
 def test_blocks_of_any_tables_change_no_figure(entry: Guarantee, seed: int) -> None:
     assert splitting_problems(entry, seed, tables=2) == []

@@ -11,6 +11,7 @@ import pytest
 
 from privpipe.engines import Engine
 from privpipe.testing import first_outcome, people, stage_problems
+from privpipe.testing.stages import PARTITIONS
 from privpipe.transforms import CATALOGUE
 from privpipe.transforms.base import Transformer
 from tests.tiers import deep_among
@@ -46,8 +47,10 @@ def wanted(embedded: Engine, tmp_path: Path) -> Any:
 
 @pytest.mark.parametrize("name", STAGES)
 def test_a_stage_conforms(embedded: Engine, name: str, tmp_path: Path) -> None:
+    """The first example of an entry in few and in many partitions, the others in some."""
     draws, _ = UNLIKE_DECLARED.get(name, (STAGES[name].needs_draws, ""))
-    assert stage_problems(STAGES[name], embedded, draws=draws, folder=tmp_path) == []
+    parts = PARTITIONS if name in ONE_EACH else (3,)
+    assert stage_problems(STAGES[name], embedded, partitions=parts, draws=draws, folder=tmp_path) == []
 
 
 def test_what_is_unlike_declared_is_so() -> None:

@@ -137,6 +137,7 @@ from privpipe.kernels.grouping.word_groups import group_rows
 from privpipe.kernels.ids.record_ids import content_hash, ordinals, record_id
 from privpipe.kernels.ids.value_draws import value_normals, value_uniforms, value_words
 from privpipe.kernels.exact_sums import measure_sums
+from privpipe.kernels.lattice.node_classes import numbered
 
 if sys.argv[1] == "compiled":
     load()
@@ -164,6 +165,8 @@ groups, firsts = group_rows(words[:, :1] % 50)
 found.append(firsts[groups])
 sums = measure_sums([rng.lognormal(0, 30, n), np.where(rng.random(n) < 0.1, np.inf, rng.normal(size=n)),
                      rng.integers(-(2**62), 2**62, n)], [rng.random(n) < 0.1, None, rng.random(n) < 0.2])
+codes = [rng.integers(0, 40, n).astype(np.uint16) for _ in range(5)]
+found += numbered(codes, [np.arange(40)] * 5, [40] * 5, rng.integers(1, 9, n))
 for each in found:
     print(hashlib.sha256(np.ascontiguousarray(each).tobytes()).hexdigest())
 print(repr(sums))

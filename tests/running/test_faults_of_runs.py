@@ -15,6 +15,7 @@ import privpipe as pp
 from privpipe.errors import EngineError, PrivpipeError
 from privpipe.running.release_memory import KeyHistory
 from privpipe.running.run import STEPS
+from tests.tiers import deep
 
 
 class Caller(Exception):
@@ -34,8 +35,16 @@ def seen(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
-@pytest.mark.parametrize("step", STEPS)
-@pytest.mark.parametrize("error", [Caller("told"), KeyboardInterrupt(), SystemExit(3)], ids=repr)
+ENDS = (KeyboardInterrupt(), SystemExit(3))
+"""What ends a process; in `make test` at the step that publishes, where an error of a caller is raised at each step."""
+RAISED: list[Any] = [
+    *((step, Caller("told")) for step in STEPS),
+    *(("publish", error) for error in ENDS),
+    *(deep(step, error) for step in STEPS for error in ENDS if step != "publish"),
+]
+
+
+@pytest.mark.parametrize(("step", "error"), RAISED, ids=repr)
 def test_what_a_callback_raises_is_raised_and_nothing_is_published(
     document: Mapping[str, Any], tmp_path: Path, step: str, error: BaseException
 ) -> None:

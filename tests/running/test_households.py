@@ -16,6 +16,7 @@ import privpipe as pp
 from privpipe.engines import Engine
 from privpipe.errors import PolicyError, UnsupportedError, UsageError
 from privpipe.models import DistinctLDiversity, KAnonymity, KMap, SampleUniqueness
+from tests.tiers import at_most
 
 L = {"distinct_l_diversity": {"column": "illness", "l": 1, "over": "households"}}
 OVER = ("records", "persons", "households")
@@ -72,7 +73,7 @@ def test_k_counts_different_ones_of_those_it_is_over(over: str) -> None:
 
 
 @pytest.mark.deep
-@settings(max_examples=15)
+@settings(max_examples=at_most(15))
 @given(st.integers(0, 10_000), st.integers(10, 80))
 def test_k_over_households_is_never_weaker(seed: int, n: int) -> None:
     rows = survey(n, seed)

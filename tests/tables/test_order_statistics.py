@@ -22,6 +22,7 @@ from privpipe.tables.aggregation import COUNT, TableSpec, aggregated, squares_of
 from privpipe.tables.order_statistics import OrderStatistic
 from privpipe.tables.responses import responses_of
 from tests.tables.definition import cells_by_definition
+from tests.tiers import deep_beyond
 
 AGES = Hierarchy.from_rows([[str(age), "young" if age < 3 else "old", "*"] for age in range(6)])
 LABELS = {
@@ -116,7 +117,7 @@ def ancestors(dimension: Any, code: int) -> set[int]:
 
 
 @pytest.mark.parametrize("persons", [None, 25, 400], ids=["records", "few persons", "many persons"])
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", deep_beyond(1, [1, 2]))
 def test_figures_by_their_definition(engine: Engine, persons: int | None, seed: int) -> None:
     rows = rows_of(seed, 220, persons or 300)
     spec = TableSpec(by=("town", "age"), responses=responses_of(GIVEN), around=AROUND)

@@ -31,6 +31,7 @@ from privpipe.tables.table import Table
 from tests.tables.definition import cells_by_definition
 from tests.tables.random_tables import added_up, inner_cells
 from tests.tables.test_aggregation import AGES, LABELS, in_one_leaf, load, rows_of
+from tests.tiers import deep_beyond
 
 SEED = Seed.insecure("cells")
 NOISE = CellKey(D=3, V=2.0, delta=0.5)
@@ -320,7 +321,7 @@ def test_exact_means_would_undo_the_noise_of_counts() -> None:
     assert left[:2] == [[8], [12]]
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", deep_beyond(1, range(3)))
 def test_many_releases_of_the_same_people_average_to_one_figure(seed: int) -> None:
     frame = people(50, seed)
     figures = {tuple(NOISE.apply(table(frame.sample(frac=1, random_state=at))).public()["count"]) for at in range(10)}
@@ -340,7 +341,7 @@ def left_values(made: Table) -> list[set[int]]:
     return [set(column.tolist()) for column in able.T]
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", deep_beyond(8, range(20)))
 def test_the_audit_of_noise_finds_what_going_through_all_tables_finds(seed: int) -> None:
     """Two by two cells with noise of one step, most of it as far as it can be: a second program says what is left."""
     draw = np.random.default_rng(seed)

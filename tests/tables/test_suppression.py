@@ -21,6 +21,7 @@ from privpipe.tables.moves import Hiding
 from privpipe.tables.suppression import METHODS, costs, label_order, suppress
 from privpipe.tables.table_loss import table_loss
 from tests.tables.random_tables import flat, inner_cells, nested, random_table
+from tests.tiers import deep_beyond
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -163,7 +164,7 @@ def test_the_least_cost_is_that_of_all_patterns(seed: int) -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", deep_beyond(4, range(10)))
 def test_every_pattern_is_safe_or_there_is_none(seed: int, method: str) -> None:
     cells, hiding = small_hiding(seed, at_least=3 + seed % 4)
     try:
@@ -233,7 +234,7 @@ def test_implied_populations_are_large_enough(method: str) -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", deep_beyond(2, range(5)))
 def test_no_implied_population_is_small(seed: int, method: str) -> None:
     cells, hiding = small_hiding(seed, at_least=5)
     unsafe = minimum(hiding.true, 5)

@@ -12,6 +12,7 @@ from privpipe.tables.audit_problem import UNBOUNDED, AuditProblem, Levels
 from privpipe.tables.cells import Cells, Dimension
 from privpipe.tables.exact_audit import audit, verified
 from tests.tables.exhaustive_search import small_table
+from tests.tiers import deep_beyond
 
 TABLES = [small_table(seed) for seed in range(30)]
 
@@ -67,7 +68,7 @@ def scattered(seed: int, size: int = 8) -> AuditProblem:
     return AuditProblem(cells.relations, low, high, True, counts, Levels(sensitive, n, 4 - n, np.zeros_like(n)))
 
 
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", deep_beyond(1, [0, 1]))
 def test_whole_numbers_are_found_near_solutions_with_fractions(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     problem = scattered(seed)
     result = audit(problem)

@@ -19,6 +19,7 @@ from privpipe.tables.entries import TableSet
 from privpipe.tables.table import Table
 from privpipe.tables.table_history import TableHistory, columns_of, remembered, without_cells
 from privpipe.tables.union_families import UnionFamily, seen_together
+from tests.tiers import deep_beyond
 
 Person = Mapping[str, Any]
 LEAST = 3
@@ -146,7 +147,7 @@ def solutions(patterns: list[tuple[bool, ...]], known: list[tuple[int, int]], to
     yield from extend(0, {cell: total for total, cell in known}, [])
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", deep_beyond(8, range(20)))
 def test_the_audit_against_every_population(seed: int) -> None:
     draw = np.random.default_rng(seed)
     regions = ["a", "b", "c"][: int(draw.integers(2, 4))]
@@ -291,7 +292,7 @@ def random_releases(seed: int, *, sums: bool, number: int = 3) -> list[tuple[lis
     return releases
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", deep_beyond(2, range(6)))
 def test_figures_of_all_variables_by_definition(seed: int) -> None:
     releases = random_releases(seed, sums=True)
     tables = union(releases, pp.tables.MinimumFrequency(at_least=LEAST), pp.tables.PPercent(at_least=10))
@@ -322,7 +323,7 @@ def test_figures_of_all_variables_by_definition(seed: int) -> None:
                     assert figures.largest[variable].tolist() == [*largest, *[0] * (3 - len(largest))]
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", deep_beyond(2, range(6)))
 def test_unsafe_differences_of_sums_by_definition(seed: int) -> None:
     """Pairs of cells whose contributions, record by record, lie inside one another, by sets."""
     releases = random_releases(seed, sums=True, number=2)
@@ -366,7 +367,7 @@ def test_unsafe_differences_of_sums_by_definition(seed: int) -> None:
     assert found == {(a, b) for a, b, _ in expected}
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", deep_beyond(2, range(4)))
 def test_earlier_releases_never_make_a_table_safer(seed: int) -> None:
     releases = random_releases(seed, sums=bool(seed % 2))
     rules = (pp.tables.MinimumFrequency(at_least=LEAST), pp.tables.PPercent(at_least=10))[: 1 + seed % 2]
@@ -380,7 +381,7 @@ def test_earlier_releases_never_make_a_table_safer(seed: int) -> None:
     assert audit.judge(union(mixed, *rules)).observed == counts[0].observed
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", deep_beyond(2, range(4)))
 def test_what_is_hidden_passes_the_audit_of_all_releases(seed: int) -> None:
     releases = random_releases(seed, sums=bool(seed % 2), number=2)
     rules = [pp.tables.MinimumFrequency(at_least=LEAST), pp.tables.TableAudit()]

@@ -159,7 +159,7 @@ def _numbered_runs(
     return numbers, sizes[:count].copy(), first[:count].copy()
 
 
-@njit(small=SMALL, nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def _spread(size: int, shift: np.uint64, known: Longs, count: int) -> Ints:
     """A larger table of the keys so far: small ones stay in the processor's cache, and most nodes have few classes."""
     slots = np.full(size, -1, np.int32)
@@ -204,7 +204,16 @@ def _keyed_dense(keys: Longs, counts: Longs, space: int) -> Numbered:
     return numbers, sizes[:count].copy(), first[:count].copy()
 
 
-@njit(small=SMALL, nogil=True, cache=True)
+def _keyed_plain(keys: Longs, counts: Longs) -> Numbered:
+    _, firsts, found = np.unique(keys, return_index=True, return_inverse=True)
+    order = np.argsort(firsts)  # numbers in the order in which classes are met
+    numbers = np.argsort(order)[found].astype(np.int32)
+    sizes = np.zeros(len(firsts), np.int64)
+    np.add.at(sizes, numbers, counts)
+    return numbers, sizes, firsts[order].astype(np.int32)
+
+
+@njit(small=SMALL, plain=_keyed_plain, nogil=True, cache=True)
 def _keyed(keys: Longs, counts: Longs) -> Numbered:
     t = len(keys)
     slots = np.full(1 << SMALLEST, -1, np.int32)

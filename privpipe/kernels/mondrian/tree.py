@@ -144,7 +144,7 @@ def grown(
 
     Examples
     --------
-    >>> codes = np.array([[0], [1], [2], [3]], dtype=np.uint16)
+    >>> codes = np.array([[0], [1], [2], [3]], dtype=np.int32)
     >>> flat = np.zeros(4, np.int64)
     >>> one = Columns(np.array([3.0]), flat, np.array([0, 4]), np.array([0]), flat, flat / 1, np.array([0]), np.ones(1))
     >>> nodes = grown(codes, np.array([2, 1, 1, 3]), 2, one)

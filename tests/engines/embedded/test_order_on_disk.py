@@ -24,6 +24,7 @@ from privpipe.engines.embedded.row_order import DealtRows, rows_on_disk
 from privpipe.errors import EngineError
 from tests.engines.embedded.test_coded_texts import ROWS
 from tests.engines.embedded.test_spilling import Flat
+from tests.tiers import at_most
 
 SEED = Seed.insecure(4)
 STREAM = Stream(bytes(range(16)))
@@ -82,7 +83,7 @@ def test_rows_and_their_order_are_those_of_the_database(
     assert repr(pa.Table.from_batches(found).to_pylist()) == repr(of_database(engine, table, stream))
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=at_most(25))
 @given(st.integers(0, 6), st.integers(0, 6000))
 def test_any_stretch_is_that_of_the_whole(engine: EmbeddedEngine, begin: int, stop: int) -> None:
     start = min(begin * 1000, stop)

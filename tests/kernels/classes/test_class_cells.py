@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from privpipe.kernels.classes.cells import marginal_cells, merged_cells, row_cells
+from privpipe.kernels.columns.arrays import read_only
 from privpipe.kernels.grouping.word_groups import group_rows, number_words, ordered_by_group
+
+
+def longs(*arrays: Any) -> list[Any]:
+    """As the engines hand them over, for which kernels are compiled."""
+    return [read_only(each, np.int64) for each in arrays]
 
 
 @pytest.mark.parametrize(("classes", "values"), [(1, 1), (3, 2), (3, 400), (200, 5), (200, 90)])
@@ -15,8 +23,8 @@ def test_cells_of_rows_and_of_lists_are_those_of_joint_cells(classes: int, value
     rng = np.random.default_rng([classes, values, rows])
     groups, codes = rng.integers(0, classes, rows), rng.integers(0, values, rows)
     order, offsets = ordered_by_group(groups, classes)
-    expected = [part.tolist() for part in marginal_cells(offsets, codes[order], np.ones(rows, np.int64))]
-    found = row_cells(offsets, codes[order].astype(np.int32), values)
+    expected = [part.tolist() for part in marginal_cells(*longs(offsets, codes[order], np.ones(rows)))]
+    found = row_cells(*longs(offsets), read_only(codes[order], np.int32), values)
     assert [part.tolist() for part in found] == expected
 
     halves = [np.flatnonzero(rng.random(rows) < 0.5)]
@@ -24,13 +32,12 @@ def test_cells_of_rows_and_of_lists_are_those_of_joint_cells(classes: int, value
     parts = []
     for half in halves:
         own, starts = ordered_by_group(groups[half], classes)
-        parts.append(row_cells(starts, codes[half][own].astype(np.int32), values))
+        parts.append(row_cells(*longs(starts), read_only(codes[half][own], np.int32), values))
     lists = np.tile(np.arange(classes), 2)
     lengths = np.concatenate([np.diff(part[0]) for part in parts])
-    given = [np.concatenate([part[at] for part in parts]) for at in (1, 2)]
-    met = merged_cells(
-        *ordered_by_group(lists, classes)[::-1], np.concatenate([[0], np.cumsum(lengths)]), *given, values
-    )
+    given = [read_only(np.concatenate([part[at] for part in parts]), np.int32) for at in (1, 2)]
+    order, offsets = ordered_by_group(lists, classes)
+    met = merged_cells(*longs(offsets, order, np.concatenate([[0], np.cumsum(lengths)])), *given, values)
     assert [part.tolist() for part in met] == expected
 
 

@@ -20,6 +20,7 @@ from privpipe.kernels.microaggregation.group_pricing import PricedGroups, price_
 from privpipe.kernels.microaggregation.lower_bound import proved_groups
 from privpipe.kernels.microaggregation.mdav import mdav_groups
 from privpipe.kernels.microaggregation.refine import group_sse
+from tests.tiers import at_most
 
 Points = NDArray[np.float64]
 
@@ -71,7 +72,7 @@ def test_the_bound_and_the_groups_meet_the_optimum_on_small_tables(n: int, k: in
         assert bound >= 0.6 * best
 
 
-@settings(max_examples=25)
+@settings(max_examples=at_most(25))
 @given(
     rows=st.lists(st.tuples(st.integers(-4, 4), st.integers(-1, 1)), min_size=4, max_size=11),
     scale=st.sampled_from([1e-6, 1.0, 1e6]),

@@ -18,6 +18,7 @@ from privpipe.kernels.microaggregation.mdav import mdav_groups
 from privpipe.kernels.microaggregation.neighbourhood_search import nearest_first
 from privpipe.kernels.microaggregation.neighbours import nearest_neighbours
 from privpipe.kernels.microaggregation.refine import descend, group_sse, path_step, search
+from tests.tiers import at_most
 
 Points = NDArray[np.float64]
 
@@ -97,7 +98,7 @@ def test_losses_are_as_low_as_asked_for(shared: Path, file: str) -> None:
         assert 100 * group_sse(points, found) / ((len(points) - 1) * points.shape[1]) <= limit
 
 
-@settings(max_examples=15)
+@settings(max_examples=at_most(15))
 @given(st.lists(st.tuples(st.integers(-9, 9), st.integers(-2, 2)), min_size=8, max_size=30), st.integers(4, 5))
 def test_a_warm_search_never_loses_either(rows: list[tuple[int, int]], k: int) -> None:
     points = np.array(rows, dtype=np.float64)

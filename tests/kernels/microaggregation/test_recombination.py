@@ -16,6 +16,7 @@ from privpipe.kernels.microaggregation.groups import GroupCondition
 from privpipe.kernels.microaggregation.lower_bound import recombined_search, rounded_search
 from privpipe.kernels.microaggregation.mdav import mdav_groups
 from privpipe.kernels.microaggregation.refine import group_sse, search, searched
+from tests.tiers import at_most
 
 STREAM = Stream(bytes(range(16)))
 
@@ -53,7 +54,7 @@ def test_without_a_relaxation_nothing_is_rounded() -> None:
     assert pool.labels().tolist() == [0, 1, 0, 1]
 
 
-@settings(max_examples=15)
+@settings(max_examples=at_most(15))
 @given(st.lists(st.tuples(st.integers(-9, 9), st.integers(-2, 2)), min_size=8, max_size=40), st.integers(4, 5))
 def test_recombining_never_loses_beside_the_search(rows: list[tuple[int, int]], k: int) -> None:
     points = np.array(rows, dtype=np.float64)

@@ -11,6 +11,7 @@ from privpipe.draws import Stream
 from privpipe.draws.elementary import normal_quantile, unit_interval
 from privpipe.draws.siphash import word_of_2
 from privpipe.kernels.noise.orthogonal import block_borders, rotate_block, strength
+from tests.tiers import at_most
 
 
 def dense(b: int, k: float, stream: Stream) -> np.ndarray:
@@ -27,7 +28,7 @@ def dense(b: int, k: float, stream: Stream) -> np.ndarray:
     return np.asarray(h @ inner @ h.T)
 
 
-@settings(max_examples=25)
+@settings(max_examples=at_most(25))
 @given(b=st.integers(3, 40), s=st.integers(1, 4), k=st.floats(0, 3), key=st.binary(min_size=16, max_size=16))
 def test_it_is_the_product_with_t(b: int, s: int, k: float, key: bytes) -> None:
     x = np.random.default_rng(b).normal(size=(b, s))

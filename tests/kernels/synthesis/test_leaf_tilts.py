@@ -21,6 +21,7 @@ from privpipe.kernels.synthesis.additive_scores import (
 )
 from privpipe.kernels.synthesis.leaf_tilts import STEPS, LeafTilt, Tilting
 from privpipe.kernels.synthesis.trees import CodeTree
+from tests.tiers import at_most
 
 N = 600
 BEFORE = ["age", "town", "sex"]
@@ -121,7 +122,7 @@ def test_a_leaf_keeps_its_shares_and_covariances_come_back(target: str, size: in
     assert np.abs(left).max() < 0.5 * np.abs(lost).max()
 
 
-@settings(max_examples=25)
+@settings(max_examples=at_most(25))
 @given(seed=st.integers(0, 2**16), min_leaf=st.integers(1, 200), target=st.sampled_from(["pay", "job"]))
 def test_a_coin_takes_one_of_the_two_whatever_the_tree(seed: int, min_leaf: int, target: str) -> None:
     (codes, _, tree), _, ready, leaves = learnt(target, seed, min_leaf)

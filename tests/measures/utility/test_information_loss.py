@@ -27,6 +27,7 @@ from privpipe.judging import JudgingRules, assess
 from privpipe.measures import InformationLoss
 from privpipe.measures.utility.loss_functions import REGISTERED, register_loss
 from privpipe.roles import Roles
+from tests.tiers import at_most
 
 REFERENCE = {"il1s": "IL1s", "il1": "IL1", "arctan": "il_variables", "sse_sst": "IL_SSE_over_SST_pct"}
 
@@ -242,7 +243,7 @@ def _interval(x: Any, y: Any) -> list[tuple[float, float]]:
     ]
 
 
-@settings(max_examples=20)
+@settings(max_examples=at_most(20))
 @given(st.permutations(range(24)), st.floats(-1e3, 1e3), st.sampled_from(["il1s", "sse_sst", "propensity", "eigen"]))
 def test_no_figure_depends_on_the_order_of_records(order: list[int], shift: float, measure: str) -> None:
     rng = np.random.default_rng(2)

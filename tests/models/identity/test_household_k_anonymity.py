@@ -18,6 +18,7 @@ from privpipe.judging import JudgingRules, assess
 from privpipe.measures import HouseholdUniqueness, IndividualRisk
 from privpipe.models import HouseholdKAnonymity, KAnonymity
 from privpipe.roles import Roles
+from tests.tiers import at_most
 
 
 def families(n: int, seed: int, homes: int = 3) -> pd.DataFrame:
@@ -47,7 +48,7 @@ def compositions(rows: pd.DataFrame, person: bool = False) -> Counter[Any]:
 
 
 @pytest.mark.parametrize("person", [False, True])
-@settings(max_examples=25)
+@settings(max_examples=at_most(25))
 @given(n=st.integers(1, 60), seed=st.integers(0, 10_000), homes=st.sampled_from([1, 2, 3]))
 def test_figures_are_those_of_the_definition(person: bool, n: int, seed: int, homes: int) -> None:
     rows = families(n, seed, homes)

@@ -25,7 +25,7 @@ def rounded(run: Any, stage: Round, x: Any) -> list[Any]:
     return run(stage, frame, record_id="row").rows.sort_by("row").column("x").to_pylist()  # type: ignore[no-any-return]
 
 
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=at_most(15), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.integers(-(2**62), 2**62), min_size=1, max_size=10), st.integers(1, 1000))
 def test_integers_are_exact(run: Any, x: list[int], base: int) -> None:
     """The oracle: Python's integers and fractions, which round half to even."""

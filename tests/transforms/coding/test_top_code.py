@@ -17,6 +17,7 @@ import privpipe as pp
 from privpipe.errors import DataError, UsageError
 from privpipe.transforms import TopCode
 from privpipe.transforms.coding.tail_thresholds import quantile_rank
+from tests.tiers import at_most
 
 
 def coded(run: Any, stage: Any, columns: dict[str, Any]) -> tuple[Any, dict[str, list[Any]]]:
@@ -53,7 +54,7 @@ def test_a_threshold_of_a_policy_is_exact_beyond_2_to_53() -> None:
     assert sorted(each - 2**60 for each in found) == [1, 2, 2, 2]
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=at_most(25), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.integers(-50, 50), min_size=2, max_size=40), st.sampled_from([0.1, 0.29, 0.5, 0.9]))
 def test_a_mean_keeps_the_sum(run: Any, x: list[int], q: float) -> None:
     """The oracle: the value at rank ceil(q n) - 1 of the sorted list, and the mean of what exceeds it."""

@@ -18,6 +18,7 @@ import privpipe as pp
 from privpipe.errors import DataError, NoSolutionError, UsageError
 from privpipe.roles import Roles
 from privpipe.transforms import SuppressCells
+from tests.tiers import at_most
 
 SEED = "7e680bd0703b052244008bac17dacba2457b75f36e829951356a47727bf31a6a"
 
@@ -77,7 +78,7 @@ def test_no_more_blanks_than_the_reference_tool(shared: Path, nulls: str) -> Non
 
 
 @pytest.mark.deep
-@settings(max_examples=15, suppress_health_check=list(HealthCheck))
+@settings(max_examples=at_most(15), suppress_health_check=list(HealthCheck))
 @given(
     cells=st.lists(st.tuples(*[st.sampled_from(["x", "y", "z", None])] * 3), min_size=6, max_size=25),
     nulls=st.sampled_from(["wildcard", "own_value"]),

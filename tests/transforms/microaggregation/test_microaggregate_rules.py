@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 from privpipe.errors import DataError, NoSolutionError, UsageError
 from privpipe.running.plan import canonical_json
 from privpipe.transforms import Microaggregate
+from tests.tiers import at_most
 
-MANY = settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+MANY = settings(max_examples=at_most(25), suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def grouped(rows: pa.Table, by: list[str], column: str) -> dict[Any, list[Any]]:

@@ -21,6 +21,7 @@ from privpipe.transforms.local_suppression.cell_table import CellTable
 from privpipe.transforms.local_suppression.integer_programs import improved
 from privpipe.transforms.local_suppression.suppress_cells import greedy_cells
 from privpipe.transforms.local_suppression.suppress_cells_stage import CellBudget
+from tests.tiers import at_most
 
 KEYS = ("urbrur", "roof", "walls", "water", "electcon", "relat", "sex")
 
@@ -166,7 +167,7 @@ def least_cost(table: CellTable) -> float:
     return float(least)
 
 
-@settings(max_examples=20)
+@settings(max_examples=at_most(20))
 @given(st.data())
 def test_a_small_table_is_solved_and_proved(data: st.DataObject) -> None:
     wildcard = data.draw(st.booleans())
@@ -189,7 +190,7 @@ def test_a_small_table_is_solved_and_proved(data: st.DataObject) -> None:
     assert table.lower_bound(np.arange(len(rows))) <= best + 1e-9
 
 
-@settings(max_examples=25)
+@settings(max_examples=at_most(25))
 @given(st.data())
 def test_few_stay_alone(data: st.DataObject) -> None:
     """Complete records that equal no other complete one: as few as asked, at the least cost, also with one column."""

@@ -82,7 +82,7 @@ def assert_labels_cover(problem: Any, released: dict[str, list[Any]]) -> None:
 
 
 @pytest.mark.deep
-@settings(max_examples=20, suppress_health_check=SLOW)
+@settings(max_examples=at_most(20), suppress_health_check=SLOW)
 @given(st.data(), st.randoms(use_true_random=False), st.sampled_from([3, 32_000]))
 def test_row_order_changes_nothing(
     embedded: Engine, random_problems: Any, data: st.DataObject, random: Any, block: int

@@ -23,6 +23,7 @@ from privpipe.transforms.recoding.generalize_stage import MOST_NODES, SearchBudg
 from privpipe.transforms.recoding.loss import LossSpec
 from privpipe.transforms.recoding.node import Ahead, NodeCheck
 from privpipe.transforms.recoding.strategies import BoxSearch
+from tests.tiers import at_most
 
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
 ROWS = 60
@@ -120,7 +121,7 @@ def test_cores_change_nothing(plain: Any, wide: Any, search: str, model: Any, mo
     assert not [each for each in threading.enumerate() if each.name.startswith("privpipe-search")]
 
 
-@settings(max_examples=25, suppress_health_check=SLOW)
+@settings(max_examples=at_most(25), suppress_health_check=SLOW)
 @given(st.data())
 def test_boxes_checked_ahead_find_the_optimum(plain: Any, random_problems: Any, data: st.DataObject) -> None:
     problem = data.draw(random_problems)

@@ -53,7 +53,7 @@ def test_exchanges_of_all_columns_find_the_best(plain: Any, random_problems: Any
     assert explorer.best.loss[0] == pytest.approx(least, abs=1e-9)
 
 
-@settings(max_examples=15, suppress_health_check=SLOW)
+@settings(max_examples=at_most(15), suppress_health_check=SLOW)
 @given(st.data())
 def test_they_end_with_the_limits_and_are_the_same_each_time(
     plain: Any, random_problems: Any, data: st.DataObject

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from privpipe.kernels.columns.arrays import read_only
 from privpipe.kernels.columns.codes import PackedColumns
 from privpipe.kernels.lattice.node_cells import cells_of, tallied, tallied_cells, tallies_merged
 from privpipe.kernels.lattice.node_classes import class_cells, numbered
@@ -38,7 +39,7 @@ def test_packed_classes_are_those_of_plain_keys(columns: int, space: int, t: int
     radices = [max(1, space // step) for step in range(2, 2 + columns)]
     labels = [rng.integers(0, radix, space) for radix in radices]
     counts = rng.integers(1, 9, t)
-    numbers, sizes, first = numbered(list(codes), labels, radices, counts)
+    numbers, sizes, first = numbered([read_only(row, np.uint16) for row in codes], labels, radices, counts)
     keys = np.stack([own[row] for own, row in zip(labels, codes, strict=True)])
     wanted = np.unique(keys, axis=1, return_inverse=True)[1].ravel()
     assert (first_met(numbers) == first_met(wanted)).all()

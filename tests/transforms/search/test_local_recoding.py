@@ -141,7 +141,7 @@ def plain_sweep(problem: Any) -> float:
     return float(math.prod(1 + u for u in each)) ** (1 / len(each)) - 1
 
 
-@settings(max_examples=25, suppress_health_check=SLOW)
+@settings(max_examples=at_most(25), suppress_health_check=SLOW)
 @given(st.data())
 def test_it_loses_no_more_than_one_plain_walk(embedded: Engine, random_problems: Any, data: st.DataObject) -> None:
     problem = data.draw(random_problems)
@@ -155,7 +155,7 @@ def test_it_loses_no_more_than_one_plain_walk(embedded: Engine, random_problems:
         assert found.detail["cell_loss"] <= plain_sweep(problem) + 1e-9
 
 
-@settings(max_examples=20, suppress_health_check=SLOW)
+@settings(max_examples=at_most(20), suppress_health_check=SLOW)
 @given(st.data(), st.randoms(use_true_random=False))
 def test_row_order_and_copies_change_nothing(
     embedded: Engine, random_problems: Any, data: st.DataObject, random: Any

@@ -107,7 +107,7 @@ def test_it_holds_and_neither_suppresses_nor_loses_more(
         assert not suppressed_rows(released, problem.guarantees, problem.keys, {"ill": released["ill"]}, lambda *_: [])
 
 
-@settings(max_examples=25, suppress_health_check=SLOW)
+@settings(max_examples=at_most(25), suppress_health_check=SLOW)
 @given(st.data(), st.sampled_from(RULES), st.randoms(use_true_random=False))
 def test_row_order_changes_nothing(
     embedded: Engine, random_problems: Any, data: st.DataObject, rules: Any, draw: random.Random

@@ -378,7 +378,7 @@ def test_what_is_convex_in_records_is_looked_through_in_persons(
     assert made(embedded, Mondrian(), table, problem.context)[0].detail["classes"] == 4
 
 
-@settings(max_examples=25, suppress_health_check=SLOW)
+@settings(max_examples=at_most(25), suppress_health_check=SLOW)
 @given(seed=st.integers(0, 2**40), stage=st.sampled_from([{}, {"score": "loss"}, {"mode": "relaxed"}]))
 def test_looking_ahead_changes_nothing_for_k_l_and_t(
     embedded: Engine, make_problem: Any, seed: int, stage: Any

@@ -25,6 +25,7 @@ from privpipe.transforms.recoding.encoded_table import encode
 from privpipe.transforms.recoding.explorer import Lattice
 from privpipe.transforms.recoding.node import NodeCheck
 from privpipe.transforms.recoding.optimal_search import Witnesses
+from tests.tiers import at_most
 
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
 ILL = {"column": "ill"}
@@ -51,7 +52,7 @@ def under(problem: Any, model: Any) -> Any:
 
 
 @pytest.mark.deep
-@settings(max_examples=25, suppress_health_check=SLOW)
+@settings(max_examples=at_most(25), suppress_health_check=SLOW)
 @given(st.data())
 def test_what_must_go_goes_at_every_specialization(plain: Any, random_problems: Any, data: st.DataObject) -> None:
     drawn = data.draw(random_problems)
@@ -71,7 +72,7 @@ def test_what_must_go_goes_at_every_specialization(plain: Any, random_problems: 
                     assert (gone >= one.forced).all()
 
 
-@settings(max_examples=25, suppress_health_check=SLOW)
+@settings(max_examples=at_most(25), suppress_health_check=SLOW)
 @given(st.data())
 def test_sharper_bounds_stay_below_the_loss(plain: Any, random_problems: Any, data: st.DataObject) -> None:
     drawn = data.draw(random_problems)
@@ -89,7 +90,7 @@ def test_sharper_bounds_stay_below_the_loss(plain: Any, random_problems: Any, da
 
 
 @pytest.mark.deep
-@settings(max_examples=25, suppress_health_check=SLOW)
+@settings(max_examples=at_most(25), suppress_health_check=SLOW)
 @given(st.data())
 def test_a_witness_tells_its_class_at_every_node(plain: Any, random_problems: Any, data: st.DataObject) -> None:
     """What witnesses count as lost is lost: their own records, wherever their class fails, for any kind of model."""

@@ -353,7 +353,7 @@ def test_every_node_and_the_optimum_by_definition(plain: Any, make_problem: Any,
     assert detail["loss"] == pytest.approx(best[0][0], abs=1e-9)
 
 
-@settings(max_examples=25)
+@settings(max_examples=at_most(25))
 @given(seed=st.integers(0, 2**40))
 def test_a_table_as_it_is(embedded: Any, make_problem: Any, seed: int) -> None:
     """Suppression on an engine takes the very rows that the definition names, at the raw levels."""

@@ -19,6 +19,7 @@ from privpipe.running.attached_source import attach
 from privpipe.running.run_context import RunContext
 from privpipe.running.staging import run_stages
 from privpipe.transforms import SuppressRecords
+from tests.tiers import at_most
 
 KEYS = {"household_id": "home", "record_id": "number", "roles": pp.Roles(quasi_identifiers=["town", "age"])}
 
@@ -51,7 +52,7 @@ def expected(rows: pd.DataFrame, k: int, over: str) -> pd.DataFrame:
 
 
 @pytest.mark.parametrize("over", ["records", "households"])
-@settings(max_examples=20)
+@settings(max_examples=at_most(20))
 @given(seed=st.integers(0, 10_000), k=st.integers(2, 12))
 def test_what_goes_is_what_the_definition_says(over: str, seed: int, k: int) -> None:
     rows = survey(seed=seed)
@@ -66,7 +67,7 @@ def test_what_goes_is_what_the_definition_says(over: str, seed: int, k: int) -> 
     assert sorted(after["number"]) == sorted(left["number"])
 
 
-@settings(max_examples=20)
+@settings(max_examples=at_most(20))
 @given(seed=st.integers(0, 10_000), k=st.integers(2, 4))
 def test_households_of_a_rare_composition_go(seed: int, k: int) -> None:
     rows = survey(120, seed, homes=2)

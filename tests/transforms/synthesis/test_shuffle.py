@@ -17,6 +17,7 @@ from privpipe.errors import DataError, NoSolutionError, UsageError
 from privpipe.kernels.synthesis.scores import ValueRanks, pearson_of_spearman, proper_correlation
 from privpipe.transforms import Shuffle
 from privpipe.transforms.synthesis.shuffle import regression
+from tests.tiers import at_most
 
 
 def shuffled(run: Any, stage: Shuffle, columns: dict[str, Any], **options: Any) -> tuple[Any, dict[str, list[Any]]]:
@@ -26,7 +27,7 @@ def shuffled(run: Any, stage: Shuffle, columns: dict[str, Any], **options: Any) 
     return outcome.plan, {name: found.column(name).to_pylist() for name in columns}
 
 
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=at_most(15), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(st.one_of(st.none(), st.integers(0, 9)), st.floats(-5, 5)), min_size=1, max_size=40))
 def test_each_multiset_stays(run: Any, rows: list[tuple[int | None, float]]) -> None:
     x, s = pa.array([row[0] for row in rows], pa.int64()), [row[1] for row in rows]

@@ -20,6 +20,7 @@ from privpipe.running.plan import canonical_json
 from privpipe.transforms import Shuffle
 from privpipe.transforms.synthesis import ranked_values
 from privpipe.transforms.synthesis.ranked_values import few_values, mid_name, with_mid_ranks
+from tests.tiers import at_most
 
 STAGES = [
     Shuffle(columns=["income", "rent"], given=["age", "admitted"]),
@@ -64,7 +65,7 @@ def test_the_same_rows_as_with_the_values_at_hand(
 cells = st.one_of(st.none(), st.sampled_from([0.0, -0.0, 1.0, math.nan]), st.floats(-9, 9))
 
 
-@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=at_most(20), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(cells, min_size=1, max_size=30))
 def test_mid_ranks_by_the_definition(embedded: Engine, x: list[float | None]) -> None:
     frame = pa.table({"x": pa.array(x, pa.float64()), "row": range(len(x))})

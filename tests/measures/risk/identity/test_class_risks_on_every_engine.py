@@ -24,6 +24,7 @@ from privpipe.measures import (
     RiskyCells,
 )
 from privpipe.roles import Roles
+from tests.tiers import deep_beyond
 
 ROLES = Roles(quasi_identifiers=("a", "b"), sensitive=("s",))
 MEASURES = [
@@ -104,7 +105,7 @@ def by_definition(sample: pa.Table, population: pa.Table) -> list[Any]:
 
 
 @pytest.mark.usual
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", deep_beyond(1, [1, 2]))
 def test_measures_are_their_definitions(engine: Engine, seed: int) -> None:
     sample, population = tables(seed)
     order = np.random.default_rng(seed).permutation(len(sample))

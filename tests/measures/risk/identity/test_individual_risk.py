@@ -20,6 +20,7 @@ from privpipe.errors import DataError, UnsupportedError, UsageError
 from privpipe.judging import JudgingRules, assess
 from privpipe.measures import IndividualRisk
 from privpipe.roles import Roles
+from tests.tiers import at_most
 
 ROLES = Roles(quasi_identifiers=("key",))
 
@@ -126,7 +127,7 @@ def block(sizes: list[int], weights: list[float]) -> ClassBlock:
     return ClassBlock(np.array(sizes), weights=np.array(weights))
 
 
-@settings(max_examples=25)
+@settings(max_examples=at_most(25))
 @given(st.lists(st.tuples(st.integers(1, 4), st.floats(1, 1e6)), min_size=1, max_size=12), st.integers(0, 12))
 def test_any_partition_gives_the_same_bits(classes: list[tuple[int, float]], cut: int) -> None:
     measure = IndividualRisk(weight="w", threshold_for=0.3)

@@ -23,6 +23,7 @@ from privpipe.kernels.linkage.transparency import (
     window_constraint,
 )
 from privpipe.measures import TransparencyAttack
+from tests.tiers import deep_beyond
 
 from ..attribute.test_rank_interval_disclosure import worked_tables
 
@@ -62,7 +63,7 @@ def test_candidates_of_univariate_groups(torra: dict[str, Any]) -> None:
         assert centroids[found.low[0, 0] : found.high[0, 0] + 1].tolist() == wanted
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", deep_beyond(2, range(6)))
 def test_candidates_are_those_of_a_plain_search(seed: int) -> None:
     rng = np.random.default_rng(seed)
     n, columns, w = 60, 1 + seed % 4, 1 + seed

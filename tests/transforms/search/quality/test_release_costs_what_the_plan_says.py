@@ -22,6 +22,7 @@ from privpipe.models import DistinctLDiversity, KAnonymity
 from privpipe.transforms import Generalize
 from privpipe.transforms.recoding.generalize import plan
 from privpipe.transforms.recoding.loss import LossSpec
+from tests.tiers import at_most
 
 SEED = Seed.insecure(1)
 
@@ -42,7 +43,7 @@ def with_gaps(problem: Any, draw: random.Random) -> tuple[Any, Any]:
 
 
 @given(data=st.data())
-@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=at_most(20), suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_every_model_finds_the_plans_loss_on_the_release(
     embedded: Engine, random_problems: Any, data: st.DataObject
 ) -> None:

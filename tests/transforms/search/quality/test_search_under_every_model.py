@@ -22,6 +22,7 @@ from privpipe.transforms.recoding.generalize_stage import MOST_NODES
 from privpipe.transforms.recoding.loss import LossSpec
 from privpipe.transforms.recoding.node import CheckedNode, NodeCheck
 from privpipe.transforms.recoding.optimal_search import search_optimal
+from tests.tiers import at_most
 
 NAMES = [name for name in get_args(QualityName) if name != "loss"]
 
@@ -54,7 +55,7 @@ def close_below(bound: Any, loss: tuple[float, ...]) -> bool:
 
 @pytest.mark.deep
 @given(data=st.data())
-@settings(max_examples=25)
+@settings(max_examples=at_most(25))
 def test_the_optimum_is_that_of_trying_all(data: st.DataObject, plain: Any, random_problems: Any) -> None:
     problem = data.draw(random_problems)
     draw = random.Random(len(problem) * 1000 + len(problem.nodes()))
