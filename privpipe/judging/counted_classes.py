@@ -240,8 +240,8 @@ def matching_block(
 
 def _pattern_weights(weights: Floats, owner: NDArray[np.intp], counts: Ints, patterns: int) -> Floats:
     """Weight of each pattern, exact and rounded once."""
-    from privpipe.kernels.columns.arrays import read_only
-    from privpipe.kernels.weight_sums import exact_sum_by_class
+    from privpipe.blocks.arrays import read_only
+    from privpipe.kernels.exact_sums import exact_sum_by_class
 
     order = np.argsort(owner, kind="stable")
     offsets = np.searchsorted(owner[order], np.arange(patterns + 1)).astype(np.int64)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from privpipe.blocks.arrays import Bools, Ints
-from privpipe.kernels.losses.association import counted_pairs, cramers_v, rank_correlation, rank_ratio
+from privpipe.kernels.losses.column_losses import counted_pairs, cramers_v, rank_correlation, rank_ratio
 
 if TYPE_CHECKING:
     from privpipe.judging.paired_columns import CodedColumn, PairedSample

@@ -21,8 +21,7 @@ from privpipe.blocks.row_reductions import (
     without_suppressed,
 )
 from privpipe.draws import Draws, RunKey, Seed
-from privpipe.draws.seed import key_id, read_key
-from privpipe.draws.stream import SCHEME, SHARED_SCHEME
+from privpipe.draws.stream import SCHEME, SHARED_SCHEME, key_id, read_key
 from privpipe.engines import Engine
 from privpipe.engines.base.contract import fingerprint
 from privpipe.errors import EngineError, UsageError

@@ -18,7 +18,7 @@ from recording import record
 
 import privpipe as pp
 from privpipe.engines import Source, open_engine
-from privpipe.kernels.local_suppression.covers import matches
+from privpipe.kernels.local_suppression.wildcard_matching import matches
 from privpipe.transforms import SuppressCells
 from privpipe.transforms.base import StageContext
 from privpipe.transforms.local_suppression.cell_blanks import BlanksFound

@@ -160,15 +160,15 @@ def _boundaries(ids: Ints) -> Ints:
 
 
 def _sums(offsets: Ints, counts: NDArray[Any]) -> NDArray[Any]:
+    from privpipe.blocks.arrays import read_only
     from privpipe.kernels.classes.cells import sum_by_class
-    from privpipe.kernels.columns.arrays import read_only
 
     return np.asarray(sum_by_class(read_only(offsets, np.int64), read_only(counts, counts.dtype)))
 
 
 def _marginal(offsets: Ints, codes: Ints, counts: Ints) -> Cells:
+    from privpipe.blocks.arrays import read_only
     from privpipe.kernels.classes.cells import marginal_cells
-    from privpipe.kernels.columns.arrays import read_only
 
     return Cells(*marginal_cells(*(read_only(part, np.int64) for part in (offsets, codes, counts))))
 
@@ -204,8 +204,8 @@ def _weights(
         missing = int(counts[np.asarray(pc.is_null(values).to_numpy(zero_copy_only=False))[order]].sum())
         raise DataError(f"weight column {query.weight!r} has {missing:,} missing values; a record needs a weight")
     weights = values.to_numpy(zero_copy_only=False)[order]
-    from privpipe.kernels.columns.arrays import read_only
-    from privpipe.kernels.weight_sums import exact_sum_by_class
+    from privpipe.blocks.arrays import read_only
+    from privpipe.kernels.exact_sums import exact_sum_by_class
 
     cells_of_classes = read_only(offsets, np.int64), read_only(weights, np.float64), read_only(counts, np.int64)
     return np.asarray(exact_sum_by_class(*cells_of_classes), dtype=np.float64)

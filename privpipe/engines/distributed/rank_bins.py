@@ -16,7 +16,7 @@ from privpipe.blocks import Facts, Primitives, RowBlock
 from privpipe.blocks.arrays import Bools, Ints
 from privpipe.blocks.requests import Selection
 from privpipe.draws import Stream
-from privpipe.kernels.grouping.parallel_order import sortable_words
+from privpipe.kernels.grouping.sorting import sortable_words
 
 __all__ = [
     "KeyBins",

@@ -32,7 +32,7 @@ from privpipe.engines.distributed.rank_bins import (
     value_words,
 )
 from privpipe.errors import DataError, UnsupportedError
-from privpipe.kernels.grouping.parallel_order import positions_by_value
+from privpipe.kernels.grouping.sorting import positions_by_value
 
 __all__ = [
     "Permutations",

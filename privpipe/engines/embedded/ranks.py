@@ -22,7 +22,7 @@ from privpipe.engines.embedded.row_functions import brought, logical
 from privpipe.engines.embedded.session import BATCH_ROWS, Session, guarded
 from privpipe.engines.embedded.stored_rows import fitted, in_memory, store
 from privpipe.errors import DataError
-from privpipe.kernels.grouping.parallel_order import give_by_rank, positions_by_value, sortable_words, sorted_values
+from privpipe.kernels.grouping.sorting import give_by_rank, positions_by_value, sortable_words, sorted_values
 
 __all__ = ["ORDER", "exchange_held", "exchange_ranks", "exchange_streamed", "map_ranked", "ordered_rows", "worded_rows"]
 

@@ -17,7 +17,7 @@ from privpipe.engines.embedded.duckdb_table import EmbeddedTable, column_list, q
 from privpipe.engines.embedded.session import BATCH_ROWS, Session, guarded
 from privpipe.engines.embedded.stored_rows import fitted, store
 from privpipe.errors import DataError
-from privpipe.kernels.grouping.parallel_order import positions_by_code
+from privpipe.kernels.grouping.sorting import positions_by_code
 from privpipe.progress import advanced
 
 __all__ = [

@@ -16,7 +16,13 @@ from privpipe.kernels.local_suppression.blanks import (
     drop_blanks,
     members_of_ring,
 )
-from privpipe.kernels.local_suppression.covers import blank_costs, cheapest_covers, hidden_words, is_empty, matches
+from privpipe.kernels.local_suppression.wildcard_matching import (
+    blank_costs,
+    cheapest_covers,
+    hidden_words,
+    is_empty,
+    matches,
+)
 from privpipe.transforms.local_suppression.cell_blanks import BlankGroup
 from privpipe.transforms.local_suppression.cell_table import CellTable
 

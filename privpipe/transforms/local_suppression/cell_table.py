@@ -15,7 +15,13 @@ from numpy.typing import NDArray
 from privpipe.blocks import ClassModel
 from privpipe.blocks.arrays import Bools, Floats, Ints
 from privpipe.errors import DataError, UnsupportedError, UsageError, did_you_mean
-from privpipe.kernels.local_suppression.covers import MOST_COLUMNS, cheapest_covers, cheapest_first, matches, packed
+from privpipe.kernels.local_suppression.wildcard_matching import (
+    MOST_COLUMNS,
+    cheapest_covers,
+    cheapest_first,
+    matches,
+    packed,
+)
 from privpipe.models.identity.k_anonymity import KAnonymity
 from privpipe.tolerance import floor_share
 from privpipe.transforms.base import StageContext

@@ -37,7 +37,7 @@ class _Risky:
     asked: ByRisk
 
     def __call__(self, block: ClassBlock) -> Bools:
-        from privpipe.kernels.uniqueness.individual_risk import individual_risk
+        from privpipe.kernels.uniqueness.frequency_models import individual_risk
 
         sample = block.sizes.astype(np.float64)
         if self.asked.weight is None:
