@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from privpipe.blocks.table_name import TableName
 from privpipe.engines import Engine, Source, Written
 from privpipe.engines.base.logical_types import CARRIED, is_carried, logical_type
-from privpipe.engines.base.partition_files import split_parts
+from privpipe.engines.base.part_files import split_parts
 from privpipe.engines.base.return_forms import ReturnForm, kept_types
 from privpipe.errors import SinkError, UsageError
 from privpipe.private_files import scratch_folder

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Self
 
 from privpipe.blocks.table_name import TableName, backquoted
-from privpipe.engines.base.catalogue import Catalogue
+from privpipe.engines.base.contract import Catalogue
 from privpipe.errors import EngineError, PrivpipeError, SinkError
 from privpipe.private_files import flush_new, private_folder
 from privpipe.sinks.local import METADATA, public_properties, sink_faults

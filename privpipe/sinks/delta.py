@@ -25,7 +25,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from privpipe.engines import Source
-from privpipe.engines.base.partition_files import partitions_among, replaced_among
+from privpipe.engines.base.part_files import partitions_among, replaced_among
 from privpipe.engines.lakes import DeltaFolder
 from privpipe.errors import DataError, SinkError
 from privpipe.private_files import flush_new, make_public, public_modes, sync_folder

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 
 from privpipe.engines import Source
-from privpipe.engines.base.partition_files import partitions_among, replaced_among
+from privpipe.engines.base.part_files import partitions_among, replaced_among
 from privpipe.engines.lakes import PartFiles
 from privpipe.engines.readers.files import partition_in
 from privpipe.engines.readers.unpacking import reading

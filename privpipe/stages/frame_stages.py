@@ -19,8 +19,7 @@ from privpipe.draws import Seed
 from privpipe.engines import Engine, Source
 from privpipe.engines.base.contract import counted_fingerprint, fingerprint_text
 from privpipe.engines.base.conversion import typing_of
-from privpipe.engines.base.frame_columns import index_names, under_index, with_index_columns
-from privpipe.engines.base.frame_kinds import is_evaluated
+from privpipe.engines.base.frame_kinds import index_names, is_evaluated, under_index, with_index_columns
 from privpipe.engines.base.frames import (
     arrow_of,
     as_handed,

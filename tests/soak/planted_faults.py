@@ -366,7 +366,7 @@ FAULTS = (
         "engines/databases",
     ),
     Fault(
-        "engines/embedded/packed_keys.py",
+        "engines/embedded/class_table.py",
         "if query.person is not None or query.weight is not None:",
         "if query.person is not None:",
         ("engines/embedded/test_weighted_classes.py", "engines/embedded/test_packed_classes.py"),
