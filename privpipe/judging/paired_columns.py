@@ -263,7 +263,7 @@ class PairedColumn:
 
     def _by_hierarchy(self, spec: HierarchySpec, seen: Seen | None) -> float | None:
         """Iyengar's loss over the labels before; None where a released one is not of the hierarchy over its value."""
-        from privpipe.transforms.recoding.loss import column_loss
+        from privpipe.transforms.recoding.labelling import column_loss
 
         texts, counts = seen or self.before.seen
         own = self.before.texts

@@ -21,7 +21,7 @@ from privpipe.errors import UnsupportedError
 from privpipe.kernels.ids.record_ids import content_hash
 from privpipe.relations.counting import Census, Fails, RelatedTables, person_columns
 from privpipe.relations.guarantees import JointGuarantee
-from privpipe.transforms.suppression.class_keys import KeysDropped
+from privpipe.transforms.suppression.class_failures import KeysDropped
 
 __all__ = [
     "MOST_SUPPRESSED",

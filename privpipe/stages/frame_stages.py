@@ -47,9 +47,8 @@ from privpipe.running.frame_policies import hierarchy_specs, policy_around
 from privpipe.running.places import return_form
 from privpipe.running.plan import Plan
 from privpipe.running.report_figures import lost_columns
-from privpipe.running.run_context import OpenedEngine, RunContext, no_progress
+from privpipe.running.run_context import OpenedEngine, RunContext, no_progress, scanned
 from privpipe.running.staging import Staged, run_stages
-from privpipe.running.tables_read import scanned
 from privpipe.transforms.base import Transformer
 from privpipe.transforms.face import StageOptions
 

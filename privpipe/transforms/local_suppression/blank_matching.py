@@ -23,8 +23,8 @@ from privpipe.kernels.local_suppression.wildcard_matching import (
     is_empty,
     matches,
 )
-from privpipe.transforms.local_suppression.cell_blanks import BlankGroup
 from privpipe.transforms.local_suppression.cell_table import CellTable
+from privpipe.transforms.local_suppression.suppress_cells_stage import BlankGroup
 
 __all__ = ["StrictClasses", "blanking_of", "informative_blanks", "strict_blank_groups", "with_few_alone"]
 

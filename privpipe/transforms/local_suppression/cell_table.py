@@ -25,8 +25,11 @@ from privpipe.kernels.local_suppression.wildcard_matching import (
 from privpipe.models.identity.k_anonymity import KAnonymity
 from privpipe.tolerance import floor_share
 from privpipe.transforms.base import StageContext
-from privpipe.transforms.local_suppression.cell_blanks import BlankGroup, combinations_digest
-from privpipe.transforms.local_suppression.suppress_cells_stage import SuppressCellsStage
+from privpipe.transforms.local_suppression.suppress_cells_stage import (
+    BlankGroup,
+    SuppressCellsStage,
+    combinations_digest,
+)
 
 __all__ = ["Aim", "CellTable", "aim_of", "matching", "read_cells"]
 

@@ -17,9 +17,8 @@ from privpipe.kernels.integer_programs import Limits, Solved, broken
 from privpipe.kernels.integer_programs import solve as solve_problem
 from privpipe.kernels.local_suppression.wildcard_matching import differing_columns, hidden_words, is_empty, matches
 from privpipe.transforms.local_suppression.blank_matching import blanking_of, with_few_alone
-from privpipe.transforms.local_suppression.cell_blanks import Answer, BlankGroup, BlanksFound, Part
 from privpipe.transforms.local_suppression.cell_table import CellTable
-from privpipe.transforms.local_suppression.suppress_cells_stage import CellBudget
+from privpipe.transforms.local_suppression.suppress_cells_stage import Answer, BlankGroup, BlanksFound, CellBudget, Part
 
 __all__ = ["improved", "new_program", "new_variable", "solve", "strict_part", "wildcard_part"]
 

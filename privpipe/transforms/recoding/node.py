@@ -25,7 +25,8 @@ from privpipe.tolerance import slack
 from privpipe.transforms.base import StageContext
 from privpipe.transforms.recoding.encoded_table import EncodedTable
 from privpipe.transforms.recoding.formed_classes import FormedClasses, PackedTable
-from privpipe.transforms.suppression.class_failures import EVERY_WAY, Classes, failing_rows, judged_sets
+from privpipe.transforms.suppression.class_failures import Classes, failing_rows
+from privpipe.transforms.suppression.judged_sets import EVERY_WAY, judged_sets
 
 __all__ = ["Ahead", "CheckedNode", "NodeCheck", "Round", "checking_ahead", "forced_records"]
 

@@ -20,9 +20,9 @@ from privpipe.blocks.size_model import HouseholdRule
 from privpipe.errors import DataError, NoSolutionError, UsageError
 from privpipe.tolerance import floor_share
 from privpipe.transforms.base import StageContext, StagePlan, Transformer
-from privpipe.transforms.suppression.class_failures import JudgedSets, failing_rows, judged_sets, require_sample
-from privpipe.transforms.suppression.class_keys import KeysDropped
+from privpipe.transforms.suppression.class_failures import KeysDropped, failing_rows, require_sample
 from privpipe.transforms.suppression.combinations import count_combinations, sensitive_codes, text_ranks
+from privpipe.transforms.suppression.judged_sets import JudgedSets, judged_sets
 
 if TYPE_CHECKING:
     from privpipe.draws import Draws

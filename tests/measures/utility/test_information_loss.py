@@ -25,7 +25,7 @@ from privpipe.errors import PolicyError, Refused, UnsupportedError, UsageError
 from privpipe.hierarchies import HierarchySpec
 from privpipe.judging import JudgingRules, assess
 from privpipe.measures import InformationLoss
-from privpipe.measures.utility.loss_functions import REGISTERED, register_loss
+from privpipe.measures.utility.loss_columns import REGISTERED, register_loss
 from privpipe.roles import Roles
 
 REFERENCE = {"il1s": "IL1s", "il1": "IL1", "arctan": "il_variables", "sse_sst": "IL_SSE_over_SST_pct"}

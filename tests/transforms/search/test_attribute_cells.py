@@ -14,7 +14,7 @@ import privpipe as pp
 from privpipe.engines import Engine
 from privpipe.errors import NoSolutionError, UnsupportedError
 from privpipe.transforms import Generalize
-from privpipe.transforms.recoding.loss import LossSpec
+from privpipe.transforms.recoding.labelling import LossSpec
 
 LEVELS = {"age": 4, "town": 3}
 TOWNS = {"north": {"n": ["n1", "n2", "n3"]}, "south": {"s": ["s1", "s2"], "t": ["t1", "t2"]}}
