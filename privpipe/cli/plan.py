@@ -238,8 +238,7 @@ def _written(policy: Policy, plan: Plan, folder: Path, engine: str | None, *, li
     from privpipe.running.report_figures import lost_columns
     from privpipe.running.run_context import RunContext, pinned_tables, seed_of, source_of
     from privpipe.running.staging import run_stages
-    from privpipe.sinks.local import sink_faults
-    from privpipe.sinks.target import formula_notes
+    from privpipe.sinks.target import formula_notes, sink_faults
 
     name = engine or policy.engine
     shown = progress(len(plan.stages) + 1, lines=lines)

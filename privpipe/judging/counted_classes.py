@@ -18,7 +18,7 @@ from privpipe.blocks.class_block import weights_of
 from privpipe.blocks.row_reductions import bears_nothing, weight_faults
 from privpipe.blocks.verdict import Comparison
 from privpipe.engines import Engine
-from privpipe.engines.base.histograms import codes_of
+from privpipe.engines.base.class_blocks import codes_of
 from privpipe.errors import DataError, UnsupportedError
 from privpipe.judging.assessment import all_suppressed, not_judged, resting_on
 from privpipe.judging.judged_table import JudgedTable, with_row_columns

@@ -118,7 +118,7 @@ def coded_column(column: pa.Array, mark: str) -> CodedColumn:
     """A column of a block in codes."""
     import pyarrow as pa
 
-    from privpipe.engines.base.histograms import group_key, value_order
+    from privpipe.engines.base.class_blocks import group_key, value_order
 
     encoded = group_key(column).dictionary_encode(null_encoding="encode")
     order = value_order(encoded.dictionary).to_numpy(zero_copy_only=False)

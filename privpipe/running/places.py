@@ -24,11 +24,10 @@ from privpipe.sinks.catalogue_table import TableTarget
 from privpipe.sinks.databases import DatabaseTarget
 from privpipe.sinks.delta import DeltaTarget
 from privpipe.sinks.iceberg import IcebergTarget
-from privpipe.sinks.local import LocalTarget, sink_faults
 from privpipe.sinks.partition_folders import PartitionedFolder, PartitionedRemote
 from privpipe.sinks.remote import RemoteTarget
 from privpipe.sinks.remote_delta import RemoteDeltaTarget
-from privpipe.sinks.target import Rows, Target, escapes_formulas, is_remote
+from privpipe.sinks.target import LocalTarget, Rows, Target, escapes_formulas, is_remote, sink_faults
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -48,7 +48,7 @@ from privpipe.running.run_context import (
     without_others,
 )
 from privpipe.running.verbs import assess as assess_records
-from privpipe.sinks.local import METADATA
+from privpipe.sinks.target import METADATA
 
 __all__ = ["apply_related", "assess", "assess_related", "check", "validate_related"]
 

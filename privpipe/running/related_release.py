@@ -32,10 +32,9 @@ from privpipe.running.run_documents import run_documents, write_public
 from privpipe.running.staging import Staged
 from privpipe.running.waiting_runs import Ready
 from privpipe.sinks.databases import DatabaseTarget
-from privpipe.sinks.local import LocalTarget, sink_faults
 from privpipe.sinks.records import file_hash
 from privpipe.sinks.remote import RemoteTarget
-from privpipe.sinks.target import Rows, formula_notes
+from privpipe.sinks.target import LocalTarget, Rows, formula_notes, sink_faults
 
 __all__ = ["RelatedRun", "plan_related"]
 

@@ -69,9 +69,8 @@ from privpipe.running.run_documents import (
 )
 from privpipe.running.staging import Rerun, Staged, run_stages
 from privpipe.running.waiting_runs import HeldRun, Ready, drop_stale, held_run, require_waitable, wait_if_asked
-from privpipe.sinks.local import sink_faults
 from privpipe.sinks.records import PrivateRecords, Quarantine
-from privpipe.sinks.target import Rows, Target, formula_notes
+from privpipe.sinks.target import Rows, Target, formula_notes, sink_faults
 from privpipe.wired import room_above
 
 if TYPE_CHECKING:

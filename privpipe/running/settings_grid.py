@@ -32,7 +32,7 @@ from privpipe.running.places import workplace, write_rows
 from privpipe.running.release_memory import Remembering
 from privpipe.running.run_context import OpenedEngine, RunContext, population_beside, seed_of, source_of
 from privpipe.running.staging import Staged, run_stages
-from privpipe.sinks.local import LocalTarget
+from privpipe.sinks.target import LocalTarget
 
 if TYPE_CHECKING:
     from privpipe.blocks import Guarantee

@@ -29,9 +29,9 @@ from privpipe.running.run_documents import run_documents, write_public
 from privpipe.running.staging import Staged, run_stages
 from privpipe.running.table_frames import table_frame
 from privpipe.running.waiting_runs import Ready
-from privpipe.sinks.local import LocalTarget, sink_faults
 from privpipe.sinks.records import document_text, file_hash
 from privpipe.sinks.remote import RemoteTarget
+from privpipe.sinks.target import LocalTarget, sink_faults
 from privpipe.tables.attacker_intervals import suppressed_rows
 from privpipe.tables.entries import TableSet
 from privpipe.tables.private_tables import PrivateTable

@@ -42,8 +42,15 @@ from privpipe.sinks.delta_log import (
     sum_up,
     write_aside,
 )
-from privpipe.sinks.local import METADATA, LocalTarget, flush_below, public_properties, sink_faults
-from privpipe.sinks.target import OTHER_PARTITIONS, Rows
+from privpipe.sinks.target import (
+    METADATA,
+    OTHER_PARTITIONS,
+    LocalTarget,
+    Rows,
+    flush_below,
+    public_properties,
+    sink_faults,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -48,8 +48,7 @@ from privpipe.sinks.iceberg_files import (
     said_of,
     written_under,
 )
-from privpipe.sinks.local import METADATA, public_properties
-from privpipe.sinks.target import OTHER_PARTITIONS, Rows, WholeReleases
+from privpipe.sinks.target import METADATA, OTHER_PARTITIONS, Rows, WholeReleases, public_properties
 
 if TYPE_CHECKING:
     import pyarrow as pa

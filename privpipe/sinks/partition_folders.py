@@ -16,9 +16,8 @@ from privpipe.engines.lakes import PartFiles
 from privpipe.engines.readers.files import partition_in
 from privpipe.engines.readers.unpacking import reading
 from privpipe.errors import DataError
-from privpipe.sinks.local import LocalTarget, sink_faults
 from privpipe.sinks.remote import RemoteTarget
-from privpipe.sinks.target import OTHER_PARTITIONS, Rows
+from privpipe.sinks.target import OTHER_PARTITIONS, LocalTarget, Rows, sink_faults
 
 if TYPE_CHECKING:
     import pyarrow as pa

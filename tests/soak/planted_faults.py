@@ -212,7 +212,7 @@ FAULTS = (
         "running",
     ),
     Fault(
-        "sinks/local.py",
+        "sinks/target.py",
         "not (self.path.is_dir() and not any(self.path.iterdir())):",
         "not self.path.is_dir():",
         ("leaving/test_folders.py", "running/test_release_run.py"),

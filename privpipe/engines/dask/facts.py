@@ -24,7 +24,7 @@ from privpipe.engines.base.aggregated_cells import (
     related_schema,
 )
 from privpipe.engines.base.batches import joined, whole_array
-from privpipe.engines.base.histograms import ExactMoments, group_key, histogram_of, merged_histogram, plain_key
+from privpipe.engines.base.class_blocks import ExactMoments, group_key, histogram_of, merged_histogram, plain_key
 from privpipe.engines.dask.dask_table import DaskTable
 from privpipe.engines.dask.exchange import Pieces, meet
 from privpipe.engines.dask.graph import Node

@@ -28,11 +28,14 @@ from privpipe.engines.base.class_blocks import (
     KnownSizes,
     WithSizes,
     block_of_cells,
+    codes_of,
+    dictionary_values,
     grouping_columns,
+    histogram_of,
     may_be_marked,
+    not_covered,
     require_query_columns,
 )
-from privpipe.engines.base.histograms import codes_of, dictionary_values, histogram_of, not_covered
 from privpipe.engines.embedded.duckdb_table import EmbeddedTable, nothing_but_mark
 from privpipe.engines.embedded.file_codes import CodedColumn, Digits
 from privpipe.engines.embedded.session import OutOfMemory, Session, column_list, quoted

@@ -38,9 +38,9 @@ from privpipe.blocks.table_name import TableName
 from privpipe.draws import Seed, Stream
 from privpipe.engines.base import Engine, Format, Source, Written
 from privpipe.engines.base.batches import last_id_of, reduce_blocks
+from privpipe.engines.base.class_blocks import ExactMoments, group_key, histogram_of
 from privpipe.engines.base.contract import NO_TYPES, Frames, Order, Resources, numbered
 from privpipe.engines.base.frames import frame_like
-from privpipe.engines.base.histograms import ExactMoments, group_key, histogram_of
 from privpipe.engines.base.return_forms import AS_THEY_ARE, ReturnForm
 from privpipe.engines.databases.staging import Staging
 from privpipe.engines.embedded import class_table, sources, stored_rows

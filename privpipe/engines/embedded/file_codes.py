@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from privpipe.blocks.arrays import Ints
 from privpipe.engines.base.batches import in_order
-from privpipe.engines.base.histograms import histogram_of
+from privpipe.engines.base.class_blocks import histogram_of
 from privpipe.engines.embedded.session import HeldRows, Session, quoted
 from privpipe.engines.readers.unpacking import reading
 from privpipe.errors import EngineError

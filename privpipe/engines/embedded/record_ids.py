@@ -12,7 +12,7 @@ import pyarrow.types as pt
 from privpipe.blocks import ID_COLUMNS, RowBlock
 from privpipe.blocks.arrays import Ints
 from privpipe.draws import Seed
-from privpipe.engines.base.histograms import histogram_of
+from privpipe.engines.base.class_blocks import histogram_of
 from privpipe.engines.base.logical_types import check_record_ids
 from privpipe.engines.embedded.coded_files import FileRows, RowHashing, sql_type
 from privpipe.engines.embedded.duckdb_table import EmbeddedTable, plain_texts

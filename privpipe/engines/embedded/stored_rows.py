@@ -19,9 +19,15 @@ import pyarrow.parquet as pq
 from privpipe.blocks import ID_COLUMNS, ClassBlock, ClassQuery, PairBlock, RowBlock
 from privpipe.blocks.arrays import Bools, Ints
 from privpipe.engines.base.batches import in_order, joined, whole_array
-from privpipe.engines.base.class_blocks import COUNT, block_of_cells, grouping_columns, require_query_columns
+from privpipe.engines.base.class_blocks import (
+    COUNT,
+    block_of_cells,
+    group_key,
+    grouping_columns,
+    require_query_columns,
+    value_order,
+)
 from privpipe.engines.base.conversion import normalised
-from privpipe.engines.base.histograms import group_key, value_order
 from privpipe.engines.base.logical_types import beside_schema
 from privpipe.engines.embedded.duckdb_table import EmbeddedTable
 from privpipe.engines.embedded.session import BATCH_ROWS, Session, column_list, guarded, quoted

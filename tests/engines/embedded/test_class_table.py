@@ -13,8 +13,7 @@ import pytest
 
 from privpipe.blocks import ClassBlock, ClassQuery, Facts, FactsRequest, Histogram
 from privpipe.engines import Engine, Source
-from privpipe.engines.base.class_blocks import COUNT, block_of_cells, grouping_columns
-from privpipe.engines.base.histograms import histogram_of
+from privpipe.engines.base.class_blocks import COUNT, block_of_cells, grouping_columns, histogram_of
 from privpipe.engines.embedded import EmbeddedEngine, class_table
 from privpipe.engines.embedded.class_table import JointCells
 from privpipe.engines.embedded.session import OutOfMemory
