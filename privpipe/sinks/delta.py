@@ -5,7 +5,7 @@
     lake/visits/_delta_log/00000000000000000007.json   the commit of a release: run id, verdict, policy hash
     lake/visits/20260102T030405Z-1a2b3c4d/             its part files, moved in as they were judged
     lake/visits/_privpipe/20260102T030405Z-1a2b3c4d/   its public documents; VACUUM passes names with an underscore by
-    lake/.visits.privpipe/                             the work area, as next to a folder (see `local`)
+    lake/.visits.privpipe/                             the work area, as next to a folder (see `target`)
         pending-<run>                                  a run that moves its files in
         commit-<run>, commit-back-<run>                its commit, and the one that would take it back
 
