@@ -1,13 +1,26 @@
-"""Names for the types of arrays, and values as numbers."""
+"""Types of arrays, values as numbers, and arrays as compiled code takes them: read-only, their codes checked."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-__all__ = ["Bools", "Codes", "Floats", "Ints", "Words", "numbered"]
+from privpipe.errors import UsageError
+
+__all__ = [
+    "Bools",
+    "Codes",
+    "Floats",
+    "Ints",
+    "Words",
+    "numbered",
+    "read_only",
+    "require_codes",
+]
+
 
 Bools = NDArray[np.bool_]
 Codes = NDArray[np.int32]
@@ -30,3 +43,52 @@ def numbered(values: Iterable[str | None]) -> tuple[list[str | None], Ints]:
     seen: dict[str | None, int] = {}
     places = np.array([seen.setdefault(value, len(seen)) for value in values], dtype=np.int64)
     return list(seen), places
+
+
+def read_only(values: ArrayLike, dtype: DTypeLike) -> NDArray[Any]:
+    """A contiguous view that cannot be written, converted to `dtype` only if it must be.
+
+    Compiled code is specialised by type, and whether an array may be written is part of it: Arrow's buffers may
+    not, numpy's may. One kind for both halves the compilation.
+
+    Examples
+    --------
+    >>> read_only([1, 2], np.int64).flags.writeable
+    False
+    """
+    view = np.ascontiguousarray(values, dtype=dtype).view()
+    view.flags.writeable = False
+    return view
+
+
+def require_codes(codes: NDArray[Any], places: int, table: str, least: int = 0) -> None:
+    """Refuse codes for which a table has no place.
+
+    Parameters
+    ----------
+    codes : ndarray of integers
+    places : int
+        Codes lie below this.
+    table : str
+        What is looked up, for the message.
+    least : int
+        The smallest code: -1 where that stands for a missing value.
+
+    Raises
+    ------
+    UsageError
+        A code outside: it is one of another table.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> require_codes(np.array([0, 2]), 3, "a base distribution")
+    >>> require_codes(np.array([0, 3]), 3, "a base distribution")
+    Traceback (most recent call last):
+        ...
+    privpipe.errors.UsageError: a base distribution has 3 places, and no place for the codes 0 to 3
+    """
+    if codes.size and not (least <= codes.min() and codes.max() < places):
+        raise UsageError(
+            f"{table} has {places} places, and no place for the codes {int(codes.min())} to {int(codes.max())}"
+        )

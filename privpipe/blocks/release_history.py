@@ -15,7 +15,7 @@ from privpipe.blocks.marks import FilePath, Stricter
 from privpipe.blocks.parameters import require_choice
 from privpipe.blocks.verdict import Verdict
 from privpipe.blocks.way import HISTORY
-from privpipe.draws.seed import require_key_place
+from privpipe.draws.stream import require_key_place
 from privpipe.errors import UsageError
 from privpipe.roles import Roles
 

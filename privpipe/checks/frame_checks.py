@@ -45,8 +45,7 @@ from privpipe.policy.specs import FrameSpec, SourceSpec
 from privpipe.roles import NullRule, Roles, require_empty_rule, roles_of_call
 from privpipe.running.finished_table import judge_table
 from privpipe.running.frame_policies import hierarchy_specs, policy_around
-from privpipe.running.run_context import OpenedEngine
-from privpipe.running.tables_read import pinned_tables, scanned
+from privpipe.running.run_context import OpenedEngine, pinned_tables, scanned
 
 __all__ = ["Check", "assess", "check", "checked", "held_frame", "judge_frame", "judged_alone"]
 

@@ -15,7 +15,7 @@ from privpipe.engines import Source, open_engine
 from privpipe.engines.base import format_of
 from privpipe.engines.lakes import delta_table, delta_version, has_deltalake
 from privpipe.engines.readers.files import list_files
-from privpipe.engines.readers.folders import is_delta_table, refuse_table_format, table_format_error, table_format_of
+from privpipe.engines.readers.source import is_delta_table, refuse_table_format, table_format_error, table_format_of
 from privpipe.engines.readers.text_forms import NO_QUOTE
 from privpipe.errors import PrivpipeError, UsageError
 

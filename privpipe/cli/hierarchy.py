@@ -122,7 +122,7 @@ class Asked:
         from privpipe.engines import Source, open_engine
         from privpipe.errors import DataError
         from privpipe.running.attached_source import with_columns_read
-        from privpipe.running.tables_read import source_of
+        from privpipe.running.run_context import source_of
 
         policy = self.policy
         if self.data is None and (policy is None or policy.source is None):

@@ -236,11 +236,9 @@ def _written(policy: Policy, plan: Plan, folder: Path, engine: str | None, *, li
     from privpipe.running.attached_source import attach
     from privpipe.running.places import write_rows
     from privpipe.running.report_figures import lost_columns
-    from privpipe.running.run_context import RunContext, seed_of
+    from privpipe.running.run_context import RunContext, pinned_tables, seed_of, source_of
     from privpipe.running.staging import run_stages
-    from privpipe.running.tables_read import pinned_tables, source_of
-    from privpipe.sinks.local import sink_faults
-    from privpipe.sinks.target import formula_notes
+    from privpipe.sinks.target import formula_notes, sink_faults
 
     name = engine or policy.engine
     shown = progress(len(plan.stages) + 1, lines=lines)

@@ -33,7 +33,7 @@ def draft(
     Read every line, then judge the table by `privpipe validate FILE POLICY`.
     """
     from privpipe.drafting.finished_tables import finished_policy
-    from privpipe.running.finished_files import finished_rows, labels_in_order
+    from privpipe.running.table_frames import finished_rows, labels_in_order
 
     if out is not None and out.exists() and not force:
         raise UsageError(f"{str(out)!r} exists already; --force overwrites it")

@@ -143,7 +143,7 @@ def loaded(text: str, home: Path) -> Policy:
 
 def sample_of(engine: Engine, policy: Policy, frame: Any = None, most: int = MOST_RECORDS) -> Any:
     """All records, or about as many as the limit says."""
-    from privpipe.running.tables_read import read_as_source, scanned, source_of, without_others
+    from privpipe.running.run_context import read_as_source, scanned, source_of, without_others
 
     source = source_of(policy) if frame is None else read_as_source(frame, policy)
     table = without_others(engine, scanned(engine, source), policy)
@@ -163,9 +163,8 @@ def tried(stages: tuple[str, ...], policy: Policy, rows: Any, engine: Engine) ->
     from privpipe.running.judged_rows import judge_staged, recoveries_of_source
     from privpipe.running.report_figures import lost_columns
     from privpipe.running.report_figures import sample_of as both_of
-    from privpipe.running.run_context import RunContext, seed_of
+    from privpipe.running.run_context import RunContext, read_as_source, seed_of
     from privpipe.running.staging import run_stages
-    from privpipe.running.tables_read import read_as_source
 
     began = time.process_time()
     policy = policy.replaced(source=FrameSpec(frame=rows))

@@ -7,7 +7,6 @@ under any partitioning, and no one without the seed can remove the noise again.
 
 from __future__ import annotations
 
-from privpipe.draws.seed import Seed
-from privpipe.draws.stream import Draws, RunKey, Stream
+from privpipe.draws.stream import Draws, RunKey, Seed, Stream
 
 __all__ = ["Draws", "RunKey", "Seed", "Stream"]

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from privpipe.engines.readers.folders import table_format_error
+from privpipe.engines.readers.source import table_format_error
 from privpipe.errors import DataError, EngineError, PrivpipeError, SinkError, UsageError
 
 __all__ = [

@@ -18,7 +18,7 @@ from privpipe.blocks.class_block import weights_of
 from privpipe.blocks.row_reductions import bears_nothing, weight_faults
 from privpipe.blocks.verdict import Comparison
 from privpipe.engines import Engine
-from privpipe.engines.base.histograms import codes_of
+from privpipe.engines.base.class_blocks import codes_of
 from privpipe.errors import DataError, UnsupportedError
 from privpipe.judging.assessment import all_suppressed, not_judged, resting_on
 from privpipe.judging.judged_table import JudgedTable, with_row_columns
@@ -240,8 +240,8 @@ def matching_block(
 
 def _pattern_weights(weights: Floats, owner: NDArray[np.intp], counts: Ints, patterns: int) -> Floats:
     """Weight of each pattern, exact and rounded once."""
-    from privpipe.kernels.columns.arrays import read_only
-    from privpipe.kernels.weight_sums import exact_sum_by_class
+    from privpipe.blocks.arrays import read_only
+    from privpipe.kernels.exact_sums import exact_sum_by_class
 
     order = np.argsort(owner, kind="stable")
     offsets = np.searchsorted(owner[order], np.arange(patterns + 1)).astype(np.int64)

@@ -14,8 +14,17 @@ from privpipe.blocks.row_reductions import bears_nothing
 from privpipe.engines import Engine
 from privpipe.engines.base.batches import in_order
 from privpipe.hierarchies import canonical_text
-from privpipe.judging.column_loss import NOT_RELEASED, ColumnLoss, ColumnLossRule, LossTable, alarm_of
-from privpipe.judging.lost_relations import LostRelation, RelatedColumn, lost_relations, places_of
+from privpipe.judging.column_loss import (
+    NOT_RELEASED,
+    ColumnLoss,
+    ColumnLossRule,
+    LossTable,
+    LostRelation,
+    RelatedColumn,
+    alarm_of,
+    lost_relations,
+    places_of,
+)
 from privpipe.judging.notes import stage_names
 from privpipe.judging.paired_columns import PairedColumn, Seen
 from privpipe.roles import Roles, column_type_of

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from privpipe.draws import Stream
     from privpipe.engines import Engine
     from privpipe.hierarchies import Hierarchy, HierarchySpec
-    from privpipe.kernels.losses.association import CountedPairs
+    from privpipe.kernels.losses.column_losses import CountedPairs
 
 __all__ = [
     "LARGEST_SAMPLE",
@@ -118,7 +118,7 @@ def coded_column(column: pa.Array, mark: str) -> CodedColumn:
     """A column of a block in codes."""
     import pyarrow as pa
 
-    from privpipe.engines.base.histograms import group_key, value_order
+    from privpipe.engines.base.class_blocks import group_key, value_order
 
     encoded = group_key(column).dictionary_encode(null_encoding="encode")
     order = value_order(encoded.dictionary).to_numpy(zero_copy_only=False)
@@ -148,7 +148,7 @@ class PairedColumn:
     @classmethod
     def of(cls, before: CodedColumn, after: CodedColumn, first: Ints, second: Ints) -> PairedColumn:
         """From the positions of the pairs in both."""
-        from privpipe.kernels.losses.association import counted_pairs
+        from privpipe.kernels.losses.column_losses import counted_pairs
 
         return cls(before, after, counted_pairs(before.codes[first], after.codes[second], len(after.values)))
 
@@ -216,7 +216,7 @@ class PairedColumn:
 
     def _kept(self, left: CountedPairs) -> tuple[float | None, str]:
         """The association that is left where there are labels on both sides."""
-        from privpipe.kernels.losses.association import rank_correlation, rank_ratio, uncertainty
+        from privpipe.kernels.losses.column_losses import rank_correlation, rank_ratio, uncertainty
 
         ranked = self.before.ordered and self.after.ordered
         by = "rank correlation" if self.before.ordered else "association"
@@ -263,7 +263,7 @@ class PairedColumn:
 
     def _by_hierarchy(self, spec: HierarchySpec, seen: Seen | None) -> float | None:
         """Iyengar's loss over the labels before; None where a released one is not of the hierarchy over its value."""
-        from privpipe.transforms.recoding.loss import column_loss
+        from privpipe.transforms.recoding.labelling import column_loss
 
         texts, counts = seen or self.before.seen
         own = self.before.texts

@@ -313,7 +313,7 @@ def _on_driver(sample: PairedSample, first: Ints, second: Ints) -> _OnDriver:
 
 
 def _coded(column: pa.Array) -> Coded:
-    from privpipe.engines.base.histograms import group_key
+    from privpipe.engines.base.class_blocks import group_key
     from privpipe.kernels.classes.coded_classes import Coded
 
     encoded = group_key(column).dictionary_encode(null_encoding="encode")

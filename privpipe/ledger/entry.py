@@ -16,7 +16,7 @@ import numpy as np
 
 from privpipe.blocks.release_history import NoiseRows, ReleaseRows, TableRows
 from privpipe.draws import Seed
-from privpipe.draws.seed import read_key
+from privpipe.draws.stream import read_key
 from privpipe.errors import DataError, SinkError
 from privpipe.ledger.folder import canonical, write
 

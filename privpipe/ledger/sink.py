@@ -18,9 +18,8 @@ from privpipe.errors import DataError, SinkError
 from privpipe.ledger.entry import Seal
 from privpipe.ledger.folder import canonical, read_document
 from privpipe.sinks.delta import local_target
-from privpipe.sinks.local import LocalTarget
 from privpipe.sinks.remote_delta import remote_target
-from privpipe.sinks.target import is_remote
+from privpipe.sinks.target import LocalTarget, is_remote
 
 __all__ = [
     "Point",

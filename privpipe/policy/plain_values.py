@@ -19,7 +19,7 @@ from ruamel.yaml.reader import ReaderError
 
 from privpipe.blocks import Entry
 from privpipe.blocks.verdict import plain
-from privpipe.draws.seed import MOST_INTEGER_BITS
+from privpipe.draws.stream import MOST_INTEGER_BITS
 from privpipe.errors import PolicyError, Problem, UnsupportedError
 from privpipe.hierarchies import Hierarchy, HierarchySpec
 

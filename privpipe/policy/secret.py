@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from privpipe.draws import Seed
-from privpipe.draws.seed import require_strong
+from privpipe.draws.stream import require_strong
 from privpipe.errors import UsageError
 from privpipe.policy.specs import located
 

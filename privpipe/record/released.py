@@ -15,10 +15,9 @@ from privpipe.running.places import place_of
 from privpipe.sinks.databases import DatabaseTarget
 from privpipe.sinks.delta import DeltaTarget
 from privpipe.sinks.iceberg import IcebergTarget
-from privpipe.sinks.local import METADATA, LocalTarget
 from privpipe.sinks.records import PrivateRecords
 from privpipe.sinks.remote_delta import RemoteDeltaTarget, remote_target
-from privpipe.sinks.target import is_remote
+from privpipe.sinks.target import METADATA, LocalTarget, is_remote
 
 __all__ = ["Released", "opened_release"]
 

@@ -17,7 +17,7 @@ from privpipe.blocks import ClassBlock, ClassQuery, Facts, FactsRequest, Histogr
 from privpipe.blocks.arrays import Bools, Floats, Ints
 from privpipe.blocks.requests import GROUP, PERSON, VALUE, Between, Knowledge, PersonCounts, PersonRows
 from privpipe.engines import Engine
-from privpipe.engines.base.histograms import group_key
+from privpipe.engines.base.class_blocks import group_key
 from privpipe.errors import DataError, UnsupportedError, UsageError
 from privpipe.relations.schema import Tree
 

@@ -19,7 +19,7 @@ from privpipe.errors import UnsupportedError, UsageError
 from privpipe.relations.counting import Census, Fails, Knows, RelatedTables, person_columns
 from privpipe.relations.guarantees import JointGuarantee
 from privpipe.relations.related_rows import PersonBucket, closed, persons_failing, row_hashes, with_person
-from privpipe.transforms.suppression.class_keys import KeysDropped
+from privpipe.transforms.suppression.class_failures import KeysDropped
 
 __all__ = ["MOST_DISCLOSIVE", "CopiesGone", "Picks", "without_disclosive_rows"]
 

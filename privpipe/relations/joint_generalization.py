@@ -25,8 +25,7 @@ from privpipe.relations.related_rows import counts_of, failing_persons, without_
 from privpipe.relations.set_stages import RelatedSet, SetStage
 from privpipe.tolerance import floor_share
 from privpipe.transforms.base import StageContext
-from privpipe.transforms.recoding.labelling import built_over, is_recoded, labels_at, texts_of
-from privpipe.transforms.recoding.loss import LossSpec
+from privpipe.transforms.recoding.labelling import LossSpec, built_over, is_recoded, labels_at, texts_of
 
 if TYPE_CHECKING:
     from privpipe.hierarchies import Hierarchy

@@ -15,7 +15,7 @@ from privpipe.blocks import RowBlock
 from privpipe.blocks.entry import Entry
 from privpipe.blocks.requests import PERSON
 from privpipe.draws import Draws
-from privpipe.draws.seed import require_key_place
+from privpipe.draws.stream import require_key_place
 from privpipe.errors import DataError, UsageError, did_you_mean
 from privpipe.hierarchies import canonical_text
 from privpipe.relations.counting import RelatedTables

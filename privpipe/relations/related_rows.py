@@ -16,12 +16,12 @@ from privpipe.blocks import RowBlock
 from privpipe.blocks.arrays import Ints
 from privpipe.blocks.requests import PERSON, Related
 from privpipe.draws import Seed, Stream
-from privpipe.engines.base.histograms import value_order
+from privpipe.engines.base.class_blocks import value_order
 from privpipe.errors import UnsupportedError
 from privpipe.kernels.ids.record_ids import content_hash
 from privpipe.relations.counting import Census, Fails, RelatedTables, person_columns
 from privpipe.relations.guarantees import JointGuarantee
-from privpipe.transforms.suppression.class_keys import KeysDropped
+from privpipe.transforms.suppression.class_failures import KeysDropped
 
 __all__ = [
     "MOST_SUPPRESSED",

@@ -16,8 +16,7 @@ from privpipe.errors import DataError, EngineError, UnsupportedError, did_you_me
 from privpipe.hierarchies import HierarchySpec, canonical_text
 from privpipe.hierarchies.sources import FromColumns
 from privpipe.roles import column_type_of
-from privpipe.running.run_context import RunContext
-from privpipe.running.tables_read import run_columns, scanned, without_others
+from privpipe.running.run_context import RunContext, run_columns, scanned, without_others
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -26,8 +26,8 @@ from privpipe.reporting.run_documents import RunDocuments
 from privpipe.running.frames import about
 from privpipe.running.officers import under_officer
 from privpipe.running.report_figures import least_shown, report_figures, sample_of
+from privpipe.running.run_context import pinned_tables
 from privpipe.running.settings_grid import Chosen, compare_grid, compare_policies, place_of, settings_of, with_setting
-from privpipe.running.tables_read import pinned_tables
 from privpipe.running.verbs import plan
 from privpipe.transforms.base import Transformer
 

@@ -26,16 +26,17 @@ from privpipe.judging.table_facts import person_histograms
 from privpipe.policy import Policy
 from privpipe.policy.ledgers import named_ledger
 from privpipe.policy.specs import require_one_table
-from privpipe.running.run_context import judging_rules, versions_at_work
-from privpipe.running.tables_read import (
+from privpipe.running.run_context import (
     finished_population,
     finished_source,
+    judging_rules,
     left_out_notes,
     read_as_source,
     scanned,
     source_of,
     unjudged_notes,
     untyped_columns,
+    versions_at_work,
     without_others,
 )
 

@@ -26,10 +26,18 @@ from privpipe.running.release_memory import Remembering
 from privpipe.running.release_result import Outcome, ReleaseResult
 from privpipe.running.report_figures import lost_columns
 from privpipe.running.run import release_with
-from privpipe.running.run_context import Course, OpenedEngine, RunContext, is_path, seed_of
+from privpipe.running.run_context import (
+    Course,
+    OpenedEngine,
+    RunContext,
+    is_path,
+    pinned_tables,
+    population_beside,
+    read_as_source,
+    seed_of,
+)
 from privpipe.running.run_documents import require_publishable_seed
 from privpipe.running.staging import Staged, run_stages
-from privpipe.running.tables_read import pinned_tables, population_beside, read_as_source
 from privpipe.wired import room_above
 
 __all__ = [

@@ -38,10 +38,9 @@ from privpipe.running.finished_table import (
 )
 from privpipe.running.places import written_source
 from privpipe.running.plan import Plan
-from privpipe.running.run_context import RunContext, judging_rules
+from privpipe.running.run_context import RunContext, judging_rules, left_out_notes, run_columns, source_of
 from privpipe.running.run_documents import linking_notes, seed_notes, value_notes
 from privpipe.running.staging import Staged
-from privpipe.running.tables_read import left_out_notes, run_columns, source_of
 from privpipe.sinks.target import Rows
 
 if TYPE_CHECKING:

@@ -21,9 +21,8 @@ from privpipe.engines import open_engine
 from privpipe.errors import SinkError, UsageError
 from privpipe.judging.judged_table import record_risks
 from privpipe.policy.specs import require_one_table
-from privpipe.running.run_context import RunContext, judging_rules
+from privpipe.running.run_context import RunContext, judging_rules, scanned, source_of, without_others
 from privpipe.running.staging import Staged
-from privpipe.running.tables_read import scanned, source_of, without_others
 from privpipe.sinks.records import Quarantine
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from privpipe.blocks.table_name import TableName
 from privpipe.engines import Engine, Source, Written
 from privpipe.engines.base.logical_types import CARRIED, is_carried, logical_type
-from privpipe.engines.base.partition_files import split_parts
+from privpipe.engines.base.part_files import split_parts
 from privpipe.engines.base.return_forms import ReturnForm, kept_types
 from privpipe.errors import SinkError, UsageError
 from privpipe.private_files import scratch_folder
@@ -24,11 +24,10 @@ from privpipe.sinks.catalogue_table import TableTarget
 from privpipe.sinks.databases import DatabaseTarget
 from privpipe.sinks.delta import DeltaTarget
 from privpipe.sinks.iceberg import IcebergTarget
-from privpipe.sinks.local import LocalTarget, sink_faults
 from privpipe.sinks.partition_folders import PartitionedFolder, PartitionedRemote
 from privpipe.sinks.remote import RemoteTarget
 from privpipe.sinks.remote_delta import RemoteDeltaTarget
-from privpipe.sinks.target import Rows, Target, escapes_formulas, is_remote
+from privpipe.sinks.target import LocalTarget, Rows, Target, escapes_formulas, is_remote, sink_faults
 
 if TYPE_CHECKING:
     import pyarrow as pa

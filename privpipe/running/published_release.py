@@ -17,8 +17,8 @@ from privpipe.engines.stores import POINTER, opened_store, release_of, whole_cop
 from privpipe.errors import DataError, EngineError, UsageError, did_you_mean
 from privpipe.private_files import scratch_folder
 from privpipe.running.plan import READABLE, canonical_json, document_digest
-from privpipe.sinks.local import METADATA, LocalTarget, sink_faults
 from privpipe.sinks.records import file_hash
+from privpipe.sinks.target import METADATA, LocalTarget, sink_faults
 from privpipe.transforms.sampling.safepub import process_of
 
 if TYPE_CHECKING:

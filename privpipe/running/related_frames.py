@@ -33,17 +33,22 @@ from privpipe.running.related_staging import (
     judged_together,
     related_of,
 )
-from privpipe.running.run_context import OpenedEngine, RunContext, is_path, judging_rules, seed_of, versions_at_work
-from privpipe.running.tables_read import (
+from privpipe.running.run_context import (
+    OpenedEngine,
+    RunContext,
     finished_source,
+    is_path,
+    judging_rules,
     pinned_tables,
     scanned,
+    seed_of,
     source_of,
     unjudged_notes,
+    versions_at_work,
     without_others,
 )
 from privpipe.running.verbs import assess as assess_records
-from privpipe.sinks.local import METADATA
+from privpipe.sinks.target import METADATA
 
 __all__ = ["apply_related", "assess", "assess_related", "check", "validate_related"]
 

@@ -27,16 +27,14 @@ from privpipe.running.related_staging import Member, StagedSet, judged_alone, ju
 from privpipe.running.release_memory import Drawn, drawn_by
 from privpipe.running.report_figures import RunReport
 from privpipe.running.run import ReleaseRun, Stamps
-from privpipe.running.run_context import OpenedEngine, RunContext, seed_of
+from privpipe.running.run_context import OpenedEngine, RunContext, pinned_tables, seed_of, source_of
 from privpipe.running.run_documents import run_documents, write_public
 from privpipe.running.staging import Staged
-from privpipe.running.tables_read import pinned_tables, source_of
 from privpipe.running.waiting_runs import Ready
 from privpipe.sinks.databases import DatabaseTarget
-from privpipe.sinks.local import LocalTarget, sink_faults
 from privpipe.sinks.records import file_hash
 from privpipe.sinks.remote import RemoteTarget
-from privpipe.sinks.target import Rows, formula_notes
+from privpipe.sinks.target import LocalTarget, Rows, formula_notes, sink_faults
 
 __all__ = ["RelatedRun", "plan_related"]
 

@@ -17,9 +17,8 @@ from privpipe.html_tables import Table, html_tables
 from privpipe.policy import Policy
 from privpipe.policy.specs import require_one_table
 from privpipe.running.attached_source import require_declared
-from privpipe.running.run_context import OpenedEngine
+from privpipe.running.run_context import OpenedEngine, pinned_tables, read_as_source, scanned, source_of, without_others
 from privpipe.running.source_facts import LookedAt, Work, looked_at, work_of
-from privpipe.running.tables_read import pinned_tables, read_as_source, scanned, source_of, without_others
 
 __all__ = [
     "COUNTED_HERE",

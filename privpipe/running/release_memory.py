@@ -17,7 +17,7 @@ from privpipe.ledger import Ledger, named_ledger
 from privpipe.ledger.sink import counts, forget_what_never_was, place_of, recalled
 from privpipe.private_files import flush_new
 from privpipe.roles import Roles
-from privpipe.sinks.local import LocalTarget, sink_faults
+from privpipe.sinks.target import LocalTarget, sink_faults
 
 if TYPE_CHECKING:
     from privpipe.draws import Draws, Seed

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from privpipe.engines import Engine
-from privpipe.engines.base.partition_files import partitions_of
+from privpipe.engines.base.part_files import partitions_of
 from privpipe.errors import DataError, PrivpipeError, UsageError
 from privpipe.html_tables import Table, cut, html_tables
 from privpipe.judging import Assessment

@@ -22,10 +22,9 @@ from privpipe.reporting.officer.languages import REPORT_VERSION
 from privpipe.reporting.officer.page import make_ready, report_page
 from privpipe.reporting.officer.report_data import ReportData
 from privpipe.reporting.run_documents import RunDocuments
-from privpipe.running.run_context import RunContext, judging_rules, withholds_counts
+from privpipe.running.run_context import RunContext, judging_rules, population_beside, withholds_counts
 from privpipe.running.run_documents import public_rules
 from privpipe.running.staging import Staged
-from privpipe.running.tables_read import population_beside
 from privpipe.sinks.records import document_values
 
 if TYPE_CHECKING:

@@ -56,7 +56,7 @@ from privpipe.running.report_figures import (
     report_figures,
     sample_of,
 )
-from privpipe.running.run_context import WHOLE_COURSE, Course, RunContext, seed_of
+from privpipe.running.run_context import WHOLE_COURSE, Course, RunContext, population_beside, seed_of, source_of
 from privpipe.running.run_documents import (
     Chain,
     chain_entry,
@@ -68,11 +68,9 @@ from privpipe.running.run_documents import (
     write_public,
 )
 from privpipe.running.staging import Rerun, Staged, run_stages
-from privpipe.running.tables_read import population_beside, source_of
 from privpipe.running.waiting_runs import HeldRun, Ready, drop_stale, held_run, require_waitable, wait_if_asked
-from privpipe.sinks.local import sink_faults
 from privpipe.sinks.records import PrivateRecords, Quarantine
-from privpipe.sinks.target import Rows, Target, formula_notes
+from privpipe.sinks.target import Rows, Target, formula_notes, sink_faults
 from privpipe.wired import room_above
 
 if TYPE_CHECKING:

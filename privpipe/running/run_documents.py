@@ -20,11 +20,10 @@ from privpipe.errors import SinkError, UsageError
 from privpipe.judging import Assessment
 from privpipe.kernels.integer_programs import NAME, PACKAGE
 from privpipe.running.plan import Plan, document_digest
-from privpipe.running.run_context import RunContext, judging_rules, versions_at_work, withholds_counts
+from privpipe.running.run_context import RunContext, judging_rules, versions_at_work, versions_read, withholds_counts
 from privpipe.running.staging import Staged
-from privpipe.running.tables_read import versions_read
-from privpipe.sinks.local import METADATA
 from privpipe.sinks.records import document_text, file_hash
+from privpipe.sinks.target import METADATA
 from privpipe.transforms.base import RowTransformer, Transformer
 
 if TYPE_CHECKING:

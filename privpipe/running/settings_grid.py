@@ -30,10 +30,9 @@ from privpipe.running.attached_source import attach
 from privpipe.running.judged_rows import judge_written, without_notes
 from privpipe.running.places import workplace, write_rows
 from privpipe.running.release_memory import Remembering
-from privpipe.running.run_context import OpenedEngine, RunContext, seed_of
+from privpipe.running.run_context import OpenedEngine, RunContext, population_beside, seed_of, source_of
 from privpipe.running.staging import Staged, run_stages
-from privpipe.running.tables_read import population_beside, source_of
-from privpipe.sinks.local import LocalTarget
+from privpipe.sinks.target import LocalTarget
 
 if TYPE_CHECKING:
     from privpipe.blocks import Guarantee

@@ -21,8 +21,7 @@ from privpipe.blocks.row_reductions import (
     without_suppressed,
 )
 from privpipe.draws import Draws, RunKey, Seed
-from privpipe.draws.seed import key_id, read_key
-from privpipe.draws.stream import SCHEME, SHARED_SCHEME
+from privpipe.draws.stream import SCHEME, SHARED_SCHEME, key_id, read_key
 from privpipe.engines import Engine
 from privpipe.engines.base.contract import fingerprint
 from privpipe.errors import EngineError, UsageError
@@ -30,8 +29,7 @@ from privpipe.judging.table_facts import bases_from_files, person_histograms
 from privpipe.roles import Roles
 from privpipe.running.plan import DrawnIn, Plan, canonical_json
 from privpipe.running.release_memory import noise_stage
-from privpipe.running.run_context import RunContext, judging_rules
-from privpipe.running.tables_read import population_beside
+from privpipe.running.run_context import RunContext, judging_rules, population_beside
 from privpipe.transforms.base import StageContext, StagePlan, Transformer
 from privpipe.transforms.noise.add_noise import AddNoise
 from privpipe.transforms.suppression.record_suppression import budget_of

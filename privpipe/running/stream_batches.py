@@ -38,9 +38,8 @@ from privpipe.progress import watched
 from privpipe.running.finished_table import of_records
 from privpipe.running.places import place_of
 from privpipe.running.release_result import ReleaseResult, require_batch
-from privpipe.running.run_context import OpenedEngine
+from privpipe.running.run_context import OpenedEngine, without_others
 from privpipe.running.run_documents import Chain, chain_of
-from privpipe.running.tables_read import without_others
 from privpipe.running.verbs import release
 from privpipe.sinks.records import PrivateRecords, seen_by_readers
 from privpipe.sinks.target import Target

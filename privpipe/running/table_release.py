@@ -24,15 +24,14 @@ from privpipe.running.places import sink_format
 from privpipe.running.release_memory import Remembering
 from privpipe.running.report_figures import RunReport
 from privpipe.running.run import ReleaseRun, Stamps
-from privpipe.running.run_context import OpenedEngine, RunContext, is_path, seed_of
+from privpipe.running.run_context import OpenedEngine, RunContext, is_path, pinned_tables, read_as_source, seed_of
 from privpipe.running.run_documents import run_documents, write_public
 from privpipe.running.staging import Staged, run_stages
 from privpipe.running.table_frames import table_frame
-from privpipe.running.tables_read import pinned_tables, read_as_source
 from privpipe.running.waiting_runs import Ready
-from privpipe.sinks.local import LocalTarget, sink_faults
 from privpipe.sinks.records import document_values, file_hash
 from privpipe.sinks.remote import RemoteTarget
+from privpipe.sinks.target import LocalTarget, sink_faults
 from privpipe.tables.attacker_intervals import suppressed_rows
 from privpipe.tables.entries import TableSet
 from privpipe.tables.private_tables import PrivateTable

@@ -13,7 +13,7 @@ from privpipe.blocks.arrays import Bools, Ints
 from privpipe.blocks.verdict import Verdict
 from privpipe.errors import DataError, UnsupportedError, UsageError
 from privpipe.judging import Assessment
-from privpipe.running.finished_files import finished_rows, in_long_form, tables_by_name
+from privpipe.running.table_frames import finished_rows, in_long_form, tables_by_name
 from privpipe.tables.aggregation import COUNT, TableSpec
 from privpipe.tables.audit_problem import AuditProblem, Levels, product
 from privpipe.tables.cells import Cells, LinkedCells

@@ -36,17 +36,15 @@ from privpipe.running.run_context import (
     Course,
     OpenedEngine,
     RunContext,
-    is_path,
-    seed_of,
-)
-from privpipe.running.staging import require_learnt, run_stages
-from privpipe.running.tables_read import (
     finished_source,
+    is_path,
     pinned_tables,
     raw_population,
     read_as_source,
+    seed_of,
     source_of,
 )
+from privpipe.running.staging import require_learnt, run_stages
 from privpipe.wired import room_above
 
 __all__ = ["assess", "plan", "release", "transform", "validate"]

@@ -28,9 +28,8 @@ from privpipe.running.report_figures import RunReport
 from privpipe.running.run_documents import finished, input_commitment, plan_commitment
 from privpipe.running.staging import Staged
 from privpipe.signing import Signature, read_signature, statement_digest
-from privpipe.sinks.local import METADATA, sink_faults
 from privpipe.sinks.records import PrivateRecords, document_text
-from privpipe.sinks.target import Target
+from privpipe.sinks.target import METADATA, Target, sink_faults
 
 if TYPE_CHECKING:
     from privpipe.policy import Policy

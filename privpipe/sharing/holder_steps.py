@@ -262,8 +262,7 @@ def _counted(document: RunDocument, data: Any, engine: str | Engine | None) -> I
     from privpipe.engines import Source
     from privpipe.engines.readers.files import TEXT
     from privpipe.policy import Policy
-    from privpipe.running.run_context import OpenedEngine
-    from privpipe.running.tables_read import scanned
+    from privpipe.running.run_context import OpenedEngine, scanned
     from privpipe.tables.aggregation import aggregated
     from privpipe.tables.dimension_labels import texts_of
     from privpipe.tables.stages import Aggregate

@@ -5,7 +5,7 @@
     lake/visits/_delta_log/00000000000000000007.json   the commit of a release: run id, verdict, policy hash
     lake/visits/20260102T030405Z-1a2b3c4d/             its part files, moved in as they were judged
     lake/visits/_privpipe/20260102T030405Z-1a2b3c4d/   its public documents; VACUUM passes names with an underscore by
-    lake/.visits.privpipe/                             the work area, as next to a folder (see `local`)
+    lake/.visits.privpipe/                             the work area, as next to a folder (see `target`)
         pending-<run>                                  a run that moves its files in
         commit-<run>, commit-back-<run>                its commit, and the one that would take it back
 
@@ -25,7 +25,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from privpipe.engines import Source
-from privpipe.engines.base.partition_files import partitions_among, replaced_among
+from privpipe.engines.base.part_files import partitions_among, replaced_among
 from privpipe.engines.lakes import DeltaFolder
 from privpipe.errors import DataError, SinkError
 from privpipe.private_files import flush_new, make_public, public_modes, sync_folder
@@ -42,8 +42,15 @@ from privpipe.sinks.delta_log import (
     sum_up,
     write_aside,
 )
-from privpipe.sinks.local import METADATA, LocalTarget, flush_below, public_properties, sink_faults
-from privpipe.sinks.target import OTHER_PARTITIONS, Rows
+from privpipe.sinks.target import (
+    METADATA,
+    OTHER_PARTITIONS,
+    LocalTarget,
+    Rows,
+    flush_below,
+    public_properties,
+    sink_faults,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa

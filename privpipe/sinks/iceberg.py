@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from urllib.parse import quote
 
 from privpipe.engines import Source
-from privpipe.engines.base.partition_files import partitions_among, replaced_among
+from privpipe.engines.base.part_files import partitions_among, replaced_among
 from privpipe.engines.lakes import IcebergFolder, IcebergName, iceberg_catalogue
 from privpipe.engines.readers.files import partition_in
 from privpipe.errors import PrivpipeError, SinkError, UsageError
@@ -48,8 +48,7 @@ from privpipe.sinks.iceberg_files import (
     said_of,
     written_under,
 )
-from privpipe.sinks.local import METADATA, public_properties
-from privpipe.sinks.target import OTHER_PARTITIONS, Rows, WholeReleases
+from privpipe.sinks.target import METADATA, OTHER_PARTITIONS, Rows, WholeReleases, public_properties
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 
 from privpipe.engines import Source
-from privpipe.engines.base.partition_files import partitions_among, replaced_among
+from privpipe.engines.base.part_files import partitions_among, replaced_among
 from privpipe.engines.lakes import PartFiles
 from privpipe.engines.readers.files import partition_in
 from privpipe.engines.readers.unpacking import reading
 from privpipe.errors import DataError
-from privpipe.sinks.local import LocalTarget, sink_faults
 from privpipe.sinks.remote import RemoteTarget
-from privpipe.sinks.target import OTHER_PARTITIONS, Rows
+from privpipe.sinks.target import OTHER_PARTITIONS, LocalTarget, Rows, sink_faults
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any, Self
 from privpipe.errors import SinkError, UsageError
 from privpipe.private_files import private_folder, seal_folder, sync_folder
 from privpipe.private_files.ownership import keep_private
-from privpipe.sinks.local import LocalTarget
 from privpipe.sinks.remote import RemoteTarget
-from privpipe.sinks.target import Target
+from privpipe.sinks.target import LocalTarget, Target
 
 if TYPE_CHECKING:
     from privpipe.policy import Policy

@@ -20,8 +20,7 @@ from privpipe.engines.stores import POINTER, OpenedStore, opened_store, pointed_
 from privpipe.errors import EngineError, PrivpipeError, SinkError, UsageError
 from privpipe.private_files import new_folder, remove_folder
 from privpipe.sinks.conditional_objects import Conditional, Conflict, Lease, Version, conditional_writes
-from privpipe.sinks.local import MEMORY, METADATA
-from privpipe.sinks.target import Rows, WholeReleases
+from privpipe.sinks.target import MEMORY, METADATA, Rows, WholeReleases
 
 __all__ = ["NOTICE", "RemoteTarget", "give_notice"]
 

@@ -42,8 +42,8 @@ from privpipe.sinks.delta_log import (
     require_deltalake,
     snapshot,
 )
-from privpipe.sinks.local import METADATA, public_properties
 from privpipe.sinks.remote import RemoteTarget
+from privpipe.sinks.target import METADATA, public_properties
 
 if TYPE_CHECKING:
     pass

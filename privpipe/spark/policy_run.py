@@ -19,9 +19,8 @@ from privpipe.running.frames import held_staged
 from privpipe.running.judged_rows import stages_of
 from privpipe.running.places import return_form
 from privpipe.running.plan import Plan
-from privpipe.running.run_context import OpenedEngine, RunContext
+from privpipe.running.run_context import OpenedEngine, RunContext, population_beside, read_as_source
 from privpipe.running.staging import Staged, require_learnt, run_stages
-from privpipe.running.tables_read import population_beside, read_as_source
 
 __all__ = ["run_policy"]
 

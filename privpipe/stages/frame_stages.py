@@ -19,8 +19,7 @@ from privpipe.draws import Seed
 from privpipe.engines import Engine, Source
 from privpipe.engines.base.contract import counted_fingerprint, fingerprint_text
 from privpipe.engines.base.conversion import typing_of
-from privpipe.engines.base.frame_columns import index_names, under_index, with_index_columns
-from privpipe.engines.base.frame_kinds import is_evaluated
+from privpipe.engines.base.frame_kinds import index_names, is_evaluated, under_index, with_index_columns
 from privpipe.engines.base.frames import (
     arrow_of,
     as_handed,
@@ -48,9 +47,8 @@ from privpipe.running.frame_policies import hierarchy_specs, policy_around
 from privpipe.running.places import return_form
 from privpipe.running.plan import Plan
 from privpipe.running.report_figures import lost_columns
-from privpipe.running.run_context import OpenedEngine, RunContext, no_progress
+from privpipe.running.run_context import OpenedEngine, RunContext, no_progress, scanned
 from privpipe.running.staging import Staged, run_stages
-from privpipe.running.tables_read import scanned
 from privpipe.transforms.base import Transformer
 from privpipe.transforms.face import StageOptions
 

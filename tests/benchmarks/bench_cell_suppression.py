@@ -18,14 +18,13 @@ from recording import record
 
 import privpipe as pp
 from privpipe.engines import Source, open_engine
-from privpipe.kernels.local_suppression.covers import matches
+from privpipe.kernels.local_suppression.wildcard_matching import matches
 from privpipe.transforms import SuppressCells
 from privpipe.transforms.base import StageContext
-from privpipe.transforms.local_suppression.cell_blanks import BlanksFound
 from privpipe.transforms.local_suppression.cell_table import read_cells
 from privpipe.transforms.local_suppression.integer_programs import improved
 from privpipe.transforms.local_suppression.suppress_cells import greedy_cells
-from privpipe.transforms.local_suppression.suppress_cells_stage import CellBudget
+from privpipe.transforms.local_suppression.suppress_cells_stage import BlanksFound, CellBudget
 
 HOUSEHOLDS = ("urbrur", "roof", "walls", "water", "electcon", "relat", "sex")
 

@@ -27,7 +27,7 @@ from privpipe import measures, models, transforms
 from privpipe.blocks import RowBlock
 from privpipe.blocks.requests import ByKey, ClassesOf, PairsOf
 from privpipe.engines import Engine, Source, open_engine
-from privpipe.engines.dask.result_sizes import result_bytes
+from privpipe.engines.dask.runtime import result_bytes
 from privpipe.errors import PrivpipeError
 from privpipe.running.attached_source import attach
 from privpipe.running.run_context import RunContext

@@ -27,7 +27,7 @@ from privpipe.transforms.local_suppression.suppress_cells_stage import CellBudge
 from privpipe.transforms.microaggregation.parameters import SensitiveRule
 from privpipe.transforms.noise.pram import TransitionMatrix
 from privpipe.transforms.recoding.generalize_stage import SearchBudget
-from privpipe.transforms.recoding.loss import LossSpec
+from privpipe.transforms.recoding.labelling import LossSpec
 from tests.gathering import gathered
 
 ENTRIES = [room.CATALOGUE[name] for room in (models, transforms, measures) for name in room.CATALOGUE]

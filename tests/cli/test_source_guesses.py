@@ -17,7 +17,7 @@ import pytest
 from privpipe.draws import Seed
 from privpipe.engines import Engine
 from privpipe.policy import Policy
-from privpipe.running.tables_read import source_of
+from privpipe.running.run_context import source_of
 from tests.tiers import deep, deep_beyond
 
 CANARY = "Zoë Canary"

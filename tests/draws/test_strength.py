@@ -8,7 +8,7 @@ import string
 
 import pytest
 
-from privpipe.draws.seed import most_bits, require_strong
+from privpipe.draws.stream import most_bits, require_strong
 from privpipe.errors import UsageError
 
 ALPHABETS = {

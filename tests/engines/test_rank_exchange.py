@@ -14,7 +14,7 @@ import pytest
 from privpipe.blocks import Facts, RankExchange, RowBlock
 from privpipe.draws import Seed, Stream
 from privpipe.engines import Engine, Source, open_engine
-from privpipe.engines.distributed import rank_bins, rank_exchange
+from privpipe.engines.distributed import rank_exchange
 from privpipe.errors import DataError, UnsupportedError
 from privpipe.kernels.rank_swapping import swap_segment
 
@@ -109,7 +109,7 @@ def test_values_go_where_a_plain_sort_sends_them(
     shortened(monkeypatch, 60)
     monkeypatch.setattr(rank_exchange, "BINS_PER_RANGE", 2)
     monkeypatch.setattr(rank_exchange, "LEAST_BINS", bins)
-    monkeypatch.setattr(rank_bins, "SAMPLED", 200)
+    monkeypatch.setattr(rank_exchange, "SAMPLED", 200)
     engine, table, before = placed
     at = list(COLUMNS).index(name)
     known = [(row[at], int(STREAM.order(np.array([of]))[0]), of) for of, row in before.items() if row[at] is not None]
@@ -157,7 +157,7 @@ def test_each_range_has_a_partition_of_its_own(spark_engine: Any) -> None:
 def test_bins_split_ties_by_keyed_order() -> None:
     words = np.repeat(np.arange(5, dtype=np.uint64) + np.uint64(7), [1, 400, 3, 60, 1])
     ties = np.random.default_rng(1).integers(0, 2**63, len(words)).astype(np.uint64) << np.uint64(1)
-    bins = rank_bins.KeyBins.cutting(words[::2], ties[::2], 1000)
+    bins = rank_exchange.KeyBins.cutting(words[::2], ties[::2], 1000)
     found = bins.of(words, lambda at: ties[at])
     order = np.lexsort((ties, words))
     assert (np.diff(found[order]) >= 0).all()

@@ -33,8 +33,8 @@ from privpipe.running.run_documents import chain_of, manifest_checksum, manifest
 from privpipe.running.waiting_runs import read_request
 from privpipe.scheduled.job import published_at
 from privpipe.signing import statement_digest
-from privpipe.sinks.local import LocalTarget
 from privpipe.sinks.records import document_text
+from privpipe.sinks.target import LocalTarget
 from tests.fuzzing.edits import Edits, edited, fewer_edits, more_edits
 from tests.fuzzing.readers import Reader, Wrong
 from tests.fuzzing.world import KEY, World, world

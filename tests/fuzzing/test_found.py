@@ -18,7 +18,7 @@ from privpipe.record.checks import _same_path
 from privpipe.running.plan import Plan, document_digest
 from privpipe.running.run_documents import chain_of
 from privpipe.scheduled.job import published_at
-from privpipe.sinks.local import LocalTarget
+from privpipe.sinks.target import LocalTarget
 from tests.fuzzing.all_readers import READERS
 from tests.fuzzing.edits import Edits
 from tests.fuzzing.loop import tried

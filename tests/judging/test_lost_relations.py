@@ -13,7 +13,7 @@ import pytest
 
 import privpipe as pp
 from privpipe.engines import Engine
-from privpipe.judging import lost_relations
+from privpipe.judging import column_loss
 
 NUMBERS = ("age", "income")
 
@@ -159,7 +159,7 @@ def test_of_many_relations_the_worst_have_sentences() -> None:
 
 
 def test_of_a_large_table_the_same_records_are_looked_at(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lost_relations, "MOST_RECORDS", 200)
+    monkeypatch.setattr(column_loss, "MOST_RECORDS", 200)
     found, _ = lost(table(), SWAPS, engine)
     assert {each.of for each in found.relations} == {200}
     assert found.relations == lost(table(), SWAPS)[0].relations

@@ -269,7 +269,7 @@ def test_kernels_run_as_python_where_numba_is_told_so() -> None:
     code = (
         "import numpy as np\n"
         "from privpipe.compiled import load; load()\n"
-        "from privpipe.kernels.classes.counts import top_share_by_class\n"
+        "from privpipe.kernels.classes.cells import top_share_by_class\n"
         "print(top_share_by_class(np.array([0, 2, 3]), np.array([1, 3, 5]), np.array([4, 5])).tolist())"
     )
     assert run(code, NUMBA_DISABLE_JIT="1") == run(code) == ["[0.75, 1.0]"]

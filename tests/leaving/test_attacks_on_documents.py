@@ -13,7 +13,7 @@ import pytest
 
 import privpipe as pp
 from privpipe.engines import Engine, Source
-from privpipe.transforms.local_suppression.cell_blanks import combinations_digest
+from privpipe.transforms.local_suppression.suppress_cells_stage import combinations_digest
 from privpipe.transforms.strata import stratum_keys
 
 LEVELS = {"redact": {"keep": "left", "length": 5}}

@@ -104,6 +104,6 @@ def test_a_folder_that_cannot_be_listed_is_an_error(
             raise PermissionError(13, "Permission denied", path)
         return scandir(path)
 
-    monkeypatch.setattr("privpipe.engines.readers.folders.os.scandir", denied)
+    monkeypatch.setattr("privpipe.engines.readers.source.os.scandir", denied)
     with pytest.raises(DataError, match="locked.*cannot be listed: Permission denied"):
         numbers(engine, tmp_path)

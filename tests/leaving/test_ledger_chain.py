@@ -27,7 +27,7 @@ from privpipe.ledger import Ledger
 from privpipe.ledger.entry import table_of_rows
 from privpipe.ledger.folder import canonical
 from privpipe.ledger.repair import entry_rows, examined, repair
-from privpipe.sinks.local import LocalTarget
+from privpipe.sinks.target import LocalTarget
 
 KEY = {"from_env": "PRIVPIPE_LEDGER_KEY"}
 KEPT, RACE, ZIP = {"race": 1, "zip": 1}, {"race": 1, "zip": 0}, {"race": 0, "zip": 1}
@@ -257,7 +257,7 @@ import numpy as np
 import pyarrow, pyarrow.parquet
 from privpipe.blocks.release_history import ReleaseRows
 from privpipe.ledger import Ledger
-from privpipe.sinks.local import LocalTarget
+from privpipe.sinks.target import LocalTarget
 
 base = Path(sys.argv[1])
 words = lambda *codes: np.array([[code, code] for code in codes], dtype=np.int64)

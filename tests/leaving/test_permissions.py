@@ -22,7 +22,7 @@ import privpipe as pp
 from privpipe.engines import Engine
 from privpipe.errors import PrivpipeError, Refused, SinkError
 from privpipe.private_files import make_public
-from privpipe.sinks.local import LocalTarget
+from privpipe.sinks.target import LocalTarget
 from tests.tiers import deep, deep_beyond
 
 NOBODY = 65534

@@ -255,7 +255,7 @@ FAULTS = {
     "top_code, mean": ("coding.tail_coding",),
     "bottom_code, mean, by town": ("coding.tail_coding",),
     "top_code, quantile": ("coding.tail_coding",),
-    "top_code, mean, by distance": ("coding.distance_coding",),
+    "top_code, mean, by distance": ("coding.tail_thresholds",),
     "microaggregate, mdav": ("microaggregation.microaggregate", "microaggregation.group_learning"),
     "microaggregate, by area": ("strata", "microaggregation.microaggregate", "microaggregation.group_learning"),
     "fuzzy_microaggregate": ("microaggregation.microaggregate", "microaggregation.group_learning"),

@@ -16,7 +16,7 @@ import privpipe as pp
 from privpipe.engines import Engine
 from privpipe.hierarchies.interval_levels import interval_ends
 from privpipe.transforms import CATALOGUE
-from privpipe.transforms.microaggregation.group_aggregates import Groups
+from privpipe.transforms.microaggregation.parameters import Groups
 
 INCOMES = [23_417 + 1_311 * at + 17 * (at * at % 89) for at in range(120)]
 

@@ -22,7 +22,7 @@ from privpipe.errors import DataError, PolicyError, SignOffMissing, SinkError, U
 from privpipe.record import history, verify
 from privpipe.running import waiting_runs
 from privpipe.signing import PublicKey, Signature, SigningKey, new_key, read_private, signed, statement_digest
-from privpipe.sinks.local import LocalTarget
+from privpipe.sinks.target import LocalTarget
 
 pytest.importorskip("cryptography")
 Document = dict[str, Any]

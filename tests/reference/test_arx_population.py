@@ -32,7 +32,7 @@ from privpipe.transforms import Generalize
 from privpipe.transforms.base import StageContext
 from privpipe.transforms.recoding.encoded_table import encode, searched_quality
 from privpipe.transforms.recoding.generalize import plan
-from privpipe.transforms.recoding.loss import LossSpec
+from privpipe.transforms.recoding.labelling import LossSpec
 from privpipe.transforms.recoding.node import NodeCheck
 
 SEARCHED = {

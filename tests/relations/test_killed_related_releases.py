@@ -21,7 +21,7 @@ import pytest
 
 import privpipe as pp
 from privpipe.errors import PrivpipeError
-from privpipe.sinks.local import METADATA
+from privpipe.sinks.target import METADATA
 from tests.tiers import deep
 
 SERVER = """

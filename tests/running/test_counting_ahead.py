@@ -14,7 +14,7 @@ import pytest
 import privpipe as pp
 from privpipe.engines import Source
 from privpipe.engines.embedded import EmbeddedEngine
-from privpipe.engines.embedded.known_facts import BESIDE_BYTES, EmbeddedKnown
+from privpipe.engines.embedded.engine import BESIDE_BYTES, EmbeddedKnown
 from privpipe.errors import EngineError
 from privpipe.judging.column_loss import LossTable
 from privpipe.running import report_figures

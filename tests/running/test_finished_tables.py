@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import privpipe as pp
 from privpipe.cli.app import app
 from privpipe.errors import DataError, HierarchyError, UsageError
-from privpipe.running import finished_files
+from privpipe.running import table_frames
 
 LABELS = ["Total", "N", "S", "W"]
 TRUE = [60, 30, 30, 25, 2, 23, 25, 20, 5, 10, 8, 2]
@@ -140,7 +140,7 @@ def test_a_table_larger_than_tables_are_is_not_read() -> None:
 
 
 def test_a_file_of_more_rows_than_tables_have_is_not_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(finished_files, "MOST_CELLS", 11)
+    monkeypatch.setattr(table_frames, "MOST_CELLS", 11)
     table().to_csv(tmp_path / "table.csv", index=False)
     with pytest.raises(DataError, match=r"more than 11 rows, and tables of up to 11 cells are judged"):
         pp.validate(tmp_path / "table.csv", policy())

@@ -15,7 +15,7 @@ import pytest
 
 import privpipe as pp
 from privpipe.running.run import STEPS
-from privpipe.sinks.local import METADATA
+from privpipe.sinks.target import METADATA
 from tests.tiers import deep
 
 KILLED = """

@@ -20,7 +20,7 @@ from ruamel.yaml import YAML
 
 import privpipe as pp
 from privpipe.running.run import STEPS
-from privpipe.sinks.local import METADATA
+from privpipe.sinks.target import METADATA
 from privpipe.tables import TableAudit
 from tests.tiers import deep
 

@@ -13,8 +13,8 @@ import pytest
 import privpipe as pp
 from privpipe.engines import Source
 from privpipe.errors import PolicyError, UsageError
-from privpipe.running import tables_read
-from privpipe.running.tables_read import finished_source, read_as_source
+from privpipe.running import run_context
+from privpipe.running.run_context import finished_source, read_as_source
 from tests.engines.lakes import deltas
 
 COLUMNS = {"n": {"role": "quasi_identifier"}, "sex": {"role": "insensitive"}}
@@ -71,14 +71,14 @@ def test_a_release_reads_one_version_and_the_private_record_names_it(
     delta: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deltas.write(delta, TWINS, mode="overwrite")
-    pinned = tables_read.pinned
+    pinned = run_context.pinned
 
     def meanwhile(source: Source) -> Source:
         found = pinned(source)
         deltas.write(delta, deltas.ROWS, mode="append")
         return found
 
-    monkeypatch.setattr(tables_read, "pinned", meanwhile)
+    monkeypatch.setattr(run_context, "pinned", meanwhile)
     released = pp.release(policy(source={"path": str(delta)}, sink={"path": str(tmp_path / "out")}))
     assert released.manifest["input"]["versions"] == {"source": {"version": 3}}
     assert released.manifest["input"]["records"] == 16
@@ -95,9 +95,9 @@ def test_an_old_version_is_judged_as_it_was(delta: Path) -> None:
 
 def test_a_policy_is_the_same_whatever_version_it_reads(delta: Path) -> None:
     read = pp.Policy.from_dict(policy(source={"path": str(delta)}))
-    before = tables_read.pinned_tables(read)
+    before = run_context.pinned_tables(read)
     deltas.write(delta, TWINS, mode="overwrite")
-    after = tables_read.pinned_tables(read)
+    after = run_context.pinned_tables(read)
     assert before.digest() == after.digest() == read.digest()
     assert before.source is not None
     assert after.source is not None

@@ -17,7 +17,7 @@ from privpipe.engines import Engine, Source
 from privpipe.errors import DataError, EngineError, PolicyError, Refused, SinkError, UsageError
 from privpipe.judging.release_memory import LedgerUnit, class_memory
 from privpipe.ledger import NOT_JUDGED, Ledger
-from privpipe.sinks.local import LocalTarget
+from privpipe.sinks.target import LocalTarget
 
 KEY = "k" * 40
 Document = Callable[..., dict[str, Any]]

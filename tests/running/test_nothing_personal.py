@@ -15,7 +15,7 @@ import pytest
 import privpipe as pp
 from privpipe.engines import Engine
 from privpipe.errors import PrivpipeError
-from privpipe.sinks.local import METADATA
+from privpipe.sinks.target import METADATA
 
 Change = Callable[[dict[str, Any]], None]
 Silence = Callable[[str], None]

@@ -24,8 +24,8 @@ from privpipe.scheduled.job import Ending, Job
 from privpipe.scheduled.job_process import done
 from privpipe.sinks.databases.target import DatabaseTarget
 from privpipe.sinks.delta import DeltaTarget
-from privpipe.sinks.local import LocalTarget
 from privpipe.sinks.records import PrivateRecords
+from privpipe.sinks.target import LocalTarget
 from tests.tiers import deep_beyond
 
 SINKS: Mapping[str, tuple[dict[str, str], type[Any]]] = {

@@ -16,7 +16,7 @@ from privpipe.engines import Source
 from privpipe.errors import DataError, UsageError
 from privpipe.gx import handle
 from privpipe.gx.tables import OtherTable, held
-from privpipe.running import tables_read
+from privpipe.running import run_context
 from tests.engines.lakes import deltas
 
 pytest.importorskip("deltalake", reason="needs deltalake")
@@ -42,7 +42,7 @@ def beside(tmp_path: Path) -> Path:
 @pytest.fixture
 def another_writer(beside: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Somebody who commits as soon as the run has begun."""
-    begun = tables_read.pinned_tables
+    begun = run_context.pinned_tables
 
     def meanwhile(policy: pp.Policy) -> pp.Policy:
         found = begun(policy)
@@ -126,7 +126,7 @@ def test_policies_over_frames_are_pinned_too(beside: Path, tmp_path: Path, anoth
 
 def test_the_digest_does_not_depend_on_versions_of_tables_beside(beside: Path) -> None:
     policy = pp.Policy.from_dict({**POLICY, **entries("base", str(beside))})
-    pinned = tables_read.pinned_tables(policy)
+    pinned = run_context.pinned_tables(policy)
     assert pinned.versions == {str(beside): 1}
     assert pinned.digest() == policy.digest()
     assert pinned.run_digest() == policy.run_digest()

@@ -18,8 +18,8 @@ import privpipe as pp
 from privpipe.engines import Engine
 from privpipe.errors import DataError, NoSolutionError, Refused, SinkError
 from privpipe.running import run
-from privpipe.sinks.local import METADATA, LocalTarget
 from privpipe.sinks.remote import NOTICE
+from privpipe.sinks.target import METADATA, LocalTarget
 
 Writer = Callable[[Mapping[str, Any]], Path]
 
@@ -183,7 +183,7 @@ def test_two_runs_on_one_target_do_not_meet(document: dict[str, Any]) -> None:
 def test_a_run_elsewhere_holds_the_target_too(document: dict[str, Any]) -> None:
     code = (
         "import sys, pathlib\n"
-        "from privpipe.sinks.local import LocalTarget\n"
+        "from privpipe.sinks.target import LocalTarget\n"
         "with LocalTarget(pathlib.Path(sys.argv[1])):\n"
         "    print('held', flush=True)\n"
         "    sys.stdin.read()\n"

@@ -16,7 +16,7 @@ from privpipe.models import DistinctLDiversity, KAnonymity, NoIdentifiers
 from privpipe.policy import Policy
 from privpipe.reporting.report import report
 from privpipe.roles import Roles
-from privpipe.sinks.local import METADATA
+from privpipe.sinks.target import METADATA
 
 Writer = Callable[[Mapping[str, Any]], Path]
 UNMET = {"k_anonymity": {"k": 300, "severity": "warn"}}

@@ -212,7 +212,7 @@ FAULTS = (
         "running",
     ),
     Fault(
-        "sinks/local.py",
+        "sinks/target.py",
         "not (self.path.is_dir() and not any(self.path.iterdir())):",
         "not self.path.is_dir():",
         ("leaving/test_folders.py", "running/test_release_run.py"),
@@ -366,7 +366,7 @@ FAULTS = (
         "engines/databases",
     ),
     Fault(
-        "engines/embedded/packed_keys.py",
+        "engines/embedded/class_table.py",
         "if query.person is not None or query.weight is not None:",
         "if query.person is not None:",
         ("engines/embedded/test_weighted_classes.py", "engines/embedded/test_packed_classes.py"),

@@ -25,7 +25,7 @@ from privpipe.running.frame_policies import hierarchy_specs
 from privpipe.running.leaf_memory import table_memory
 from privpipe.running.table_release import EARLIER
 from privpipe.running.table_validation import NO_PERSONS, validate_tables
-from privpipe.sinks.local import LocalTarget
+from privpipe.sinks.target import LocalTarget
 from tests.tables.ledger_cases import KEY, VARIABLE, Place, people
 
 EVERYONE = people(

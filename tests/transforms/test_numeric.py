@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from privpipe.errors import DataError, UsageError
 from privpipe.transforms.base import RowTransformer, StagePlan, Transformer, checked_columns
-from privpipe.transforms.microaggregation.group_aggregates import Groups
+from privpipe.transforms.microaggregation.parameters import Groups
 from privpipe.transforms.numeric_columns import masked_type, written
 from tests.tiers import at_most
 

@@ -24,7 +24,7 @@ from privpipe.transforms import (
     TopCode,
 )
 from privpipe.transforms.base import Transformer
-from privpipe.transforms.recoding.loss import LossSpec
+from privpipe.transforms.recoding.labelling import LossSpec
 from tests.tiers import on_engines, third_on_spark
 
 ROLES = Roles(

@@ -1,4 +1,4 @@
-"""Record batches joined, and functions of blocks on a few threads, whose results come in order."""
+"""Record batches joined, functions of blocks on a few threads, whose results come in order, and samples by ids."""
 
 from __future__ import annotations
 
@@ -6,14 +6,25 @@ import itertools
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
+import numpy as np
 import pyarrow as pa
 
-from privpipe.blocks import Facts, Reduction
+from privpipe.blocks import Facts, Reduction, RowBlock
 
-__all__ = ["as_type", "in_order", "joined", "reduce_blocks", "whole_array", "whole_batch"]
+__all__ = [
+    "FirstIds",
+    "as_type",
+    "in_order",
+    "joined",
+    "last_id_of",
+    "reduce_blocks",
+    "whole_array",
+    "whole_batch",
+]
 
 
 def joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
@@ -106,3 +117,24 @@ def reduce_blocks(reduction: Reduction[Any, R], blocks: Iterable[Any], facts: Fa
         whole = part if first else reduction.merge(whole, part)  # type: ignore[arg-type]
         first = False
     return whole
+
+
+def last_id_of(share: float) -> int:
+    """The largest first word of an id among the first `share` of all ids, which lie evenly over 64 bits.
+
+    Examples
+    --------
+    >>> last_id_of(1.0) == 2**63 - 1, last_id_of(0.5), last_id_of(0.0) == -(2**63)
+    (True, 0, True)
+    """
+    return min(int(share * 2.0**64 - 2.0**63), 2**63 - 1)
+
+
+@dataclass(frozen=True)
+class FirstIds:
+    """The rows whose id has a first word of at most `last`."""
+
+    last: int
+
+    def __call__(self, rows: RowBlock) -> RowBlock:
+        return rows.take(np.flatnonzero(rows.record_ids[:, 0] <= self.last))

@@ -1,35 +1,40 @@
-"""The contract of an engine: its primitives, its session, what goes in and out, and the fingerprint of a table."""
+"""The contract of an engine: primitives, the frames it is given, its catalogue, and the fingerprint of a table."""
 
 from __future__ import annotations
 
 import itertools
-from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
+import pyarrow as pa
 
 from privpipe.blocks import Facts, Primitives, RowBlock, Table
 from privpipe.blocks.aggregate_query import AggregateQuery, Ranks
 from privpipe.blocks.requests import GivenRows, Numbering
+from privpipe.blocks.table_name import TableName
 from privpipe.draws import Seed
-from privpipe.engines.base.catalogue import Catalogue
-from privpipe.engines.base.held_frames import Frames
+from privpipe.engines.base.frame_kinds import is_evaluated
+from privpipe.engines.base.frames import Held, spooled
 from privpipe.engines.base.return_forms import AS_THEY_ARE, ReturnForm
 from privpipe.engines.readers.source import Format, Source
+from privpipe.engines.readers.source_facts import schema_of_source
 from privpipe.errors import UnsupportedError
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from privpipe.draws import Stream
 
 __all__ = [
     "NO_TYPES",
+    "Catalogue",
     "Engine",
+    "Frames",
     "KeyedFingerprint",
+    "Listed",
     "Order",
     "Resources",
     "Written",
@@ -302,3 +307,140 @@ def counted_fingerprint(engine: Engine, table: Any, seed: Seed) -> tuple[int, st
 def fingerprint_text(total: int) -> str:
     """The fingerprint of records the hashes of whose content add up to `total`, modulo 2^128."""
     return f"sum-siphash128:{total:032x}"
+
+
+class Frames:
+    """The frames that an engine is given: their own types, and their rows held.
+
+    An engine with frames of its own kind overrides `hold`, `hold_table` and `schema` for them.
+    """
+
+    def __init__(self) -> None:
+        self._found: dict[int, tuple[Any, Held]] | None = None
+
+    def schema(self, source: Source) -> pa.Schema:
+        """The columns of a source in its own types, none where it has none: see `schema_of_source`."""
+        return schema_of_source(source)
+
+    def hold(self, frame: Any, *, lasting: bool = False) -> Held:
+        """The rows of a lazy frame, evaluated now; what reads them later reads these, or fails.
+
+        `lasting`: for a caller who uses them when the run is over. A query of DuckDB or a dataset gives a pyarrow
+        Table, which the disk holds.
+
+        Raises
+        ------
+        UnsupportedError
+            They cannot be held where they are.
+        DataError, EngineError
+            They cannot be computed.
+        """
+        return Held(spooled(frame))
+
+    def hold_table(self, table: Any) -> Held:
+        """The rows of a table, evaluated now, for what is judged and then handed over."""
+        return Held(table)
+
+    @contextmanager
+    def holding(self) -> Iterator[None]:
+        """Within it a lazy frame is evaluated once, and every scan of it reads those rows; let go of at the end."""
+        if self._found is not None:
+            yield
+            return
+        self._found = {}
+        try:
+            yield
+        finally:
+            found, self._found = self._found, None
+            while found:
+                _, (_, held) = found.popitem()
+                held.release()
+
+    def held(self, source: Source) -> Source:
+        """The source with its frame as it was evaluated, within `holding`; every `scan` begins with it."""
+        frame = source.data
+        if self._found is None or source.is_path or is_evaluated(frame):
+            return source
+        if id(frame) not in self._found:
+            self._found[id(frame)] = frame, self.hold(frame)  # an id names a frame only while it lives
+        return replace(source, data=self._found[id(frame)][1].rows)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listed:
+    """What a catalogue states about one of its names.
+
+    Parameters
+    ----------
+    kind : {"table", "view"}
+    text : str
+        The query of a view, as it was written; else nothing.
+    columns : tuple of str
+    properties : mapping of text to text
+    """
+
+    kind: Literal["table", "view"]
+    columns: tuple[str, ...] = ()
+    text: str = ""
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+class Catalogue(ABC):
+    """The session's own catalogue, in which releases can be published.
+
+    Names are whole (see `whole`). Each method is one step: it is done or not, and what fails is an `EngineError`.
+    """
+
+    @abstractmethod
+    def whole(self, name: TableName) -> TableName:
+        """The name with its catalogue and database, which exist.
+
+        Raises
+        ------
+        DataError
+            There is no such database.
+        UnsupportedError
+            A catalogue in which no views are published.
+        """
+
+    @abstractmethod
+    def names(self, like: TableName) -> tuple[str, ...]:
+        """Last parts of the names of all tables and views in the database of `like`."""
+
+    @abstractmethod
+    def find(self, name: TableName) -> Listed | None:
+        """What stands under a name; None: nothing."""
+
+    @abstractmethod
+    def write(self, table: Any, name: TableName, stream: Stream, properties: Mapping[str, str]) -> int:
+        """Make a table of the visible columns of an engine's table, in keyed order of its ids, as `Engine.write` does.
+
+        Gives back the number of records.
+
+        Nothing of the source comes along but the cells: names and types are those of the logical schema. Where the
+        files lie on this machine, they are their owner's alone until `publish`.
+        """
+
+    @abstractmethod
+    def write_texts(self, texts: Mapping[str, str], name: TableName, properties: Mapping[str, str]) -> None:
+        """Make a table of texts by name, in the columns ``name`` and ``document``."""
+
+    @abstractmethod
+    def texts(self, name: TableName) -> Mapping[str, str]:
+        """The texts of such a table; nothing where there is none."""
+
+    @abstractmethod
+    def publish(self, name: TableName, new: TableName, properties: Mapping[str, str]) -> None:
+        """Add these properties to a table, rename it, and let those read it that the catalogue permits."""
+
+    @abstractmethod
+    def make_view(self, name: TableName, text: str, properties: Mapping[str, str]) -> None:
+        """Make a view of a name that nothing has; an error where something has it."""
+
+    @abstractmethod
+    def switch_view(self, name: TableName, text: str) -> None:
+        """Give a view another query, in one step: who reads it sees the old one or the new one."""
+
+    @abstractmethod
+    def drop(self, name: TableName) -> None:
+        """Take away what stands under a name, with its files; nothing where there is nothing."""

@@ -14,8 +14,17 @@ import pyarrow as pa
 
 from privpipe.blocks.table_name import TableName, refuse_table
 from privpipe.border import reading
-from privpipe.engines.base.frame_columns import named_alone, require_table, typed_as_before, with_index_columns
-from privpipe.engines.base.frame_kinds import ibis_table_of, is_evaluated, is_ibis_table, known_as_held, native_frame_of
+from privpipe.engines.base.frame_kinds import (
+    ibis_table_of,
+    is_evaluated,
+    is_ibis_table,
+    known_as_held,
+    named_alone,
+    native_frame_of,
+    require_table,
+    typed_as_before,
+    with_index_columns,
+)
 from privpipe.engines.base.return_forms import AS_THEY_ARE, ReturnForm, as_before, fresh_labels, in_types
 from privpipe.engines.lakes import lake_said
 from privpipe.errors import DataError, EngineError, UsageError

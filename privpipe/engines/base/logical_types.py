@@ -1,4 +1,4 @@
-"""Names and logical types of columns, and cells of other types, which are carried as texts."""
+"""Names and logical types of columns, cells carried as texts, and schemas of two tables stacked or paired."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.types as pt
 
+from privpipe.blocks import Table
 from privpipe.errors import DataError, did_you_mean
 from privpipe.roles import not_text
 
@@ -20,6 +21,7 @@ __all__ = [
     "DECIMAL_DIGITS",
     "RESERVED",
     "arrow_type",
+    "beside_schema",
     "carried_cells",
     "carried_text",
     "check_declared",
@@ -32,6 +34,8 @@ __all__ = [
     "kind_of",
     "logical_schema",
     "logical_type",
+    "require_same",
+    "stacked_schema",
     "type_name",
 ]
 
@@ -417,3 +421,71 @@ def check_record_ids(column: str, records: int, missing: int, repeated: int) -> 
             f"record id column {column!r} must be unique and complete: {missing:,} of {records:,} records have no "
             f"value, {repeated:,} repeat one; name another column, or leave `record_id` out"
         )
+
+
+def beside_schema(released: Any, original: Any, columns: Mapping[str, str]) -> pa.Schema:
+    """The released columns, then those of the original under their new names.
+
+    Parameters
+    ----------
+    released, original : Table
+    columns : mapping of str to str
+        Names in the original, and what they are called here.
+
+    Raises
+    ------
+    DataError
+        A column that the original lacks, a new name that the release has, or a table without record ids.
+    """
+    if not (original.has_record_ids and released.has_record_ids):
+        raise DataError("original and released records cannot be aligned: one of the tables carries no record ids")
+    fields = list(released.schema)
+    for name, new in columns.items():
+        if name not in original.schema.names:
+            raise DataError(f"column {name!r} is not in the original{did_you_mean(name, original.schema.names)}")
+        if new in released.schema.names:
+            raise DataError(f"the released table has a column {new!r} already")
+        fields.append(original.schema.field(name).with_name(new))
+    return pa.schema(fields)
+
+
+def stacked_schema(schema: pa.Schema, other: pa.Schema, columns: Sequence[str], tag: str) -> pa.Schema:
+    """Schema of some columns of two tables in one, the tag after them.
+
+    Raises
+    ------
+    DataError
+        A column that one of them lacks, or that has another type there: values of two types are never equal.
+
+    Examples
+    --------
+    >>> schema = pa.schema([("zip", pa.string()), ("age", pa.int64())])
+    >>> stacked_schema(schema, schema, ["zip"], "side").names
+    ['zip', 'side']
+    """
+    for name in columns:
+        for fields, whose in ((schema, "first"), (other, "second")):
+            if name not in fields.names:
+                raise DataError(
+                    f"column {name!r} is not in the {whose} of two tables to be counted together"
+                    f"{did_you_mean(name, fields.names)}"
+                )
+        kinds = schema.field(name).type, other.field(name).type
+        if kinds[0] != kinds[1]:
+            raise DataError(
+                f"column {name!r} holds {kinds[0]} in one table and {kinds[1]} in the other, which never match; "
+                "declare its type, or generalize both tables alike"
+            )
+    return pa.schema([*(schema.field(name) for name in columns), pa.field(tag, pa.int64())])
+
+
+def require_same(table: Table, other: Table) -> None:
+    """Refuse to append records of other columns, or with ids to some without.
+
+    Raises
+    ------
+    DataError
+    """
+    stacked_schema(table.schema, other.schema, table.schema.names, "")
+    if table.has_record_ids != other.has_record_ids:
+        raise DataError("one of two tables to be joined end to end has record ids and the other has none")

@@ -27,10 +27,10 @@ from privpipe.blocks.arrays import Bools, Ints
 from privpipe.draws import Seed
 from privpipe.engines.base.aggregated_cells import Cells, ranks_sql
 from privpipe.engines.base.batches import whole_array, whole_batch
-from privpipe.engines.base.histograms import plain_key
+from privpipe.engines.base.class_blocks import plain_key
 from privpipe.engines.dask.dask_table import DaskTable
 from privpipe.engines.dask.exchange import Pieces, meet
-from privpipe.engines.dask.knowledge import Query
+from privpipe.engines.dask.facts import Query
 from privpipe.engines.dask.runtime import Runtime
 from privpipe.engines.distributed.codes import encode, encode_ranks, grouped, tuple_hashes
 from privpipe.engines.distributed.collection import of_columns

@@ -39,18 +39,24 @@ from privpipe.blocks.requests import (
 )
 from privpipe.blocks.table_name import TableName, refuse_table
 from privpipe.draws import Seed, Stream
-from privpipe.engines.base.contract import NO_TYPES, Engine, Order, Resources, Written, numbered, with_words
+from privpipe.engines.base.batches import FirstIds, last_id_of
+from privpipe.engines.base.contract import NO_TYPES, Engine, Frames, Order, Resources, Written, numbered, with_words
 from privpipe.engines.base.frames import Held
-from privpipe.engines.base.held_frames import Frames
-from privpipe.engines.base.id_samples import FirstIds, last_id_of
-from privpipe.engines.base.paired_schemas import beside_schema
+from privpipe.engines.base.logical_types import beside_schema
 from privpipe.engines.base.return_forms import AS_THEY_ARE, ReturnForm
-from privpipe.engines.dask import aggregation, knowledge
+from privpipe.engines.dask import aggregation
 from privpipe.engines.dask.class_table import collected_blocks, kept_parts, measured_classes
-from privpipe.engines.dask.column_types import summed
-from privpipe.engines.dask.dask_table import DaskTable, append, renamed, stack, taken
+from privpipe.engines.dask.dask_table import DaskTable, append, renamed, stack, summed, taken
 from privpipe.engines.dask.exchange import meet, ranked, require_room_for_places
-from privpipe.engines.dask.facts import CountDistinct, Learn, facts_of, merge_distinct, sorted_distinct
+from privpipe.engines.dask.facts import (
+    CountDistinct,
+    Learn,
+    facts_of,
+    known_of_persons,
+    merge_distinct,
+    related_rows,
+    sorted_distinct,
+)
 from privpipe.engines.dask.output import collected, held_frame, lying, written
 from privpipe.engines.dask.rank_exchange import exchanged, most_ranks
 from privpipe.engines.dask.record_ids import declared_ids, numbered_ids
@@ -334,9 +340,9 @@ class DaskEngine(Engine):
                 numbers: DaskTable = numbered(self, made)
                 return numbers
             case Related():
-                return knowledge.related(self._runtime, made, self._places(*made.tables))
+                return related_rows(self._runtime, made, self._places(*made.tables))
             case PersonCounts() | Knowledge():
-                return knowledge.derived(self._runtime, made, self._places(*made.tables))
+                return known_of_persons(self._runtime, made, self._places(*made.tables))
 
     def _recoded(self, table: DaskTable, codebooks: Mapping[str, tuple[pa.Array, pa.Array]]) -> DaskTable:
         books = codebooks_of(table, codebooks)

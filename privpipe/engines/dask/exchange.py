@@ -14,7 +14,7 @@ from privpipe.blocks import RowBlock
 from privpipe.blocks.arrays import Floats, Ints
 from privpipe.draws import Stream
 from privpipe.engines.base.batches import joined
-from privpipe.engines.base.histograms import group_key
+from privpipe.engines.base.class_blocks import group_key
 from privpipe.engines.dask.graph import Node
 from privpipe.engines.dask.runtime import Runtime
 from privpipe.engines.distributed.collection import too_large

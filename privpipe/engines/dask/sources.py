@@ -15,7 +15,8 @@ from privpipe.engines.base.batches import whole_batch
 from privpipe.engines.base.conversion import Typing, typing_of, widened, widest_type
 from privpipe.engines.base.frames import arrow_of
 from privpipe.engines.base.logical_types import check_names, is_carried, logical_type
-from privpipe.engines.dask.column_types import (
+from privpipe.engines.dask.dask_table import (
+    DaskTable,
     may_fail,
     narrowed,
     scales_of,
@@ -23,7 +24,6 @@ from privpipe.engines.dask.column_types import (
     text_table,
     typed_table,
 )
-from privpipe.engines.dask.dask_table import DaskTable
 from privpipe.engines.dask.graph import Node, foreign_nodes
 from privpipe.engines.dask.runtime import Runtime
 from privpipe.engines.distributed.sources import csv_dialect, json_names, text_decimals, text_schema

@@ -17,16 +17,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from privpipe.blocks import Cells, ClassBlock, ClassQuery, Facts, FactsRequest
-from privpipe.blocks.arrays import Bools, Ints
+from privpipe.blocks.arrays import Bools, Ints, read_only
 from privpipe.draws import Seed
 from privpipe.engines.base.batches import as_type, whole_array
-from privpipe.engines.base.class_blocks import COUNT, block_of_cells, grouping_columns
-from privpipe.engines.base.histograms import find_codes, not_covered
+from privpipe.engines.base.class_blocks import COUNT, block_of_cells, find_codes, grouping_columns, not_covered
 from privpipe.engines.distributed.codes import Encoded, encode, value_hashes
 from privpipe.engines.distributed.columns import column_name
 from privpipe.errors import DataError
 from privpipe.kernels.classes.cells import boundaries, merged_cells, row_cells, sum_by_class
-from privpipe.kernels.columns.arrays import read_only
 from privpipe.kernels.grouping.word_groups import group_rows, ordered_by_group
 
 __all__ = [

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from privpipe.blocks.arrays import Ints
 from privpipe.draws import Seed
-from privpipe.engines.base.histograms import group_key, value_order
+from privpipe.engines.base.class_blocks import group_key, value_order
 from privpipe.kernels.grouping.word_groups import add_hashes, group_rows, number_words
 
 __all__ = ["MOST_WORDS", "Encoded", "encode", "encode_ranks", "grouped", "packed", "tuple_hashes", "value_hashes"]

@@ -11,7 +11,7 @@ import pyarrow.types as pt
 
 from privpipe.blocks.arrays import Ints
 from privpipe.engines.base.batches import joined
-from privpipe.engines.base.histograms import group_key
+from privpipe.engines.base.class_blocks import group_key
 from privpipe.engines.distributed.codes import MOST_WORDS, encode_ranks, packed
 from privpipe.kernels.grouping.word_groups import ranges_of
 

@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 
 from privpipe.blocks import ID_COLUMNS, ClassBlock, ClassQuery, Facts, FactsRequest, Primitives, RowBlock
 from privpipe.engines.base.batches import as_type
+from privpipe.engines.base.class_blocks import group_key
 from privpipe.engines.base.conversion import normalised
-from privpipe.engines.base.histograms import group_key
 from privpipe.engines.base.logical_types import check_record_ids
 from privpipe.errors import DataError, EngineError, did_you_mean
 

@@ -1,4 +1,4 @@
-"""Cells of tables in DuckDB: contributors, sums and the largest contributions by one group-by, or two by persons."""
+"""Cells of tables in DuckDB by one group-by, or two by persons, and what may be known of persons of related tables."""
 
 from __future__ import annotations
 
@@ -25,12 +25,33 @@ from privpipe.blocks.aggregate_query import (
     other_weights,
 )
 from privpipe.blocks.arrays import Bools, Ints
-from privpipe.engines.base.aggregated_cells import Cells, added_sql, figures_sql, ranks_sql
+from privpipe.blocks.requests import Knowledge, PersonCounts, Related
+from privpipe.engines.base.aggregated_cells import (
+    DUCKDB,
+    Cells,
+    added_sql,
+    counts_schema,
+    counts_sql,
+    figures_sql,
+    knowledge_schema,
+    knowledge_sql,
+    ranks_sql,
+    related_schema,
+    related_sql,
+    rows_sql,
+)
 from privpipe.engines.base.batches import as_type
-from privpipe.engines.embedded.duckdb_table import EmbeddedTable, quoted
-from privpipe.engines.embedded.session import Kept, Session
+from privpipe.engines.embedded.duckdb_table import EmbeddedTable
+from privpipe.engines.embedded.session import Kept, Session, quoted
 
-__all__ = ["aggregate", "contributions", "ranked"]
+__all__ = [
+    "aggregate",
+    "contributions",
+    "derived",
+    "ranked",
+    "related",
+]
+
 
 ROW, TOP = "__privpipe_row", "__privpipe_top"
 FIGURES = ("total", "present", "nonzero", "negative", "magnitude", "product", "size", "unwaived", "square")
@@ -379,3 +400,34 @@ def _listed(lists: pa.Array) -> Entries:
 
 def _words(values: pa.Array) -> Ints:
     return np.asarray(values.to_numpy(zero_copy_only=False), dtype=np.int64)
+
+
+def derived(asked: PersonCounts | Knowledge) -> EmbeddedTable:
+    """See `PersonCounts` and `Knowledge`; nothing is computed yet."""
+    tables: tuple[EmbeddedTable, ...] = asked.tables
+    rows = [
+        rows_sql(each, each.table.source, [step.table.source for step in each.between], _name)
+        for each in (asked.root, *asked.others)
+    ]
+    frames = {name: frame for table in tables for name, frame in table.frames.items()}
+    holds = tuple(each for table in tables for each in table.holds)
+    if isinstance(asked, PersonCounts):
+        return EmbeddedTable(counts_sql(asked, rows), counts_schema(asked), False, frames, holds)
+    sql, schema = knowledge_sql(asked, rows, DUCKDB), knowledge_schema(asked)
+    return EmbeddedTable(sql, schema, False, frames, holds, at_most=asked.at_most)
+
+
+def related(asked: Related) -> EmbeddedTable:
+    """See `Related`; nothing is computed yet."""
+    table, other = asked.table, asked.to
+    names = [*asked.columns.values()]
+    if not names:
+        sql = related_sql(asked, (table.source, other.source), _name, str)
+        return table.derived(sql, frames=other.frames, holds=other.holds)
+    schema = related_schema(asked)
+    sql = related_sql(asked, (table.source, other.source), _name, lambda at: quoted(schema.names[at]))
+    return table.derived(sql, schema, frames=other.frames, holds=other.holds)
+
+
+def _name(schema: pa.Schema, column: str) -> str:
+    return quoted(column)

@@ -19,9 +19,8 @@ from privpipe.blocks.arrays import Ints
 from privpipe.draws import Seed
 from privpipe.engines.base.batches import in_order
 from privpipe.engines.base.conversion import normalised
-from privpipe.engines.embedded.duckdb_table import quoted
 from privpipe.engines.embedded.file_codes import PIECE_ROWS, CodedColumn, FileCodes, Piece
-from privpipe.engines.embedded.session import Kept, Session
+from privpipe.engines.embedded.session import Kept, Session, quoted
 from privpipe.errors import EngineError, PrivpipeError
 from privpipe.kernels.columns.cell_words import (
     CodedCells,

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from privpipe.blocks import ID_COLUMNS, Histogram
-from privpipe.engines.base.paired_schemas import require_same, stacked_schema
-from privpipe.engines.embedded.digits import Digits, column_list, quoted
+from privpipe.engines.base.logical_types import require_same, stacked_schema
+from privpipe.engines.embedded.session import column_list, quoted
 from privpipe.errors import DataError, did_you_mean
 
 if TYPE_CHECKING:
-    from privpipe.engines.embedded.file_codes import FileCodes
+    from privpipe.engines.embedded.file_codes import Digits, FileCodes
     from privpipe.engines.embedded.session import Session
 
-__all__ = ["EmbeddedTable", "append", "column_list", "nothing_but_mark", "plain_texts", "quoted", "select", "stack"]
+__all__ = ["EmbeddedTable", "append", "nothing_but_mark", "plain_texts", "select", "stack"]
 
 
 def nothing_but_mark(schema: pa.Schema, keys: Iterable[str], mark: str) -> str:

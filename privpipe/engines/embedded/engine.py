@@ -35,24 +35,72 @@ from privpipe.blocks.requests import (
     Stacking,
 )
 from privpipe.blocks.table_name import TableName
-from privpipe.draws import Stream
+from privpipe.draws import Seed, Stream
 from privpipe.engines.base import Engine, Format, Source, Written
-from privpipe.engines.base.batches import reduce_blocks
-from privpipe.engines.base.contract import NO_TYPES, Order, Resources, numbered
+from privpipe.engines.base.batches import last_id_of, reduce_blocks
+from privpipe.engines.base.class_blocks import ExactMoments, group_key, histogram_of
+from privpipe.engines.base.contract import NO_TYPES, Frames, Order, Resources, numbered
 from privpipe.engines.base.frames import frame_like
-from privpipe.engines.base.held_frames import Frames
-from privpipe.engines.base.histograms import ExactMoments, group_key, histogram_of
-from privpipe.engines.base.id_samples import last_id_of
 from privpipe.engines.base.return_forms import AS_THEY_ARE, ReturnForm
 from privpipe.engines.databases.staging import Staging
-from privpipe.engines.embedded import class_table, row_functions, sources
-from privpipe.engines.embedded.duckdb_table import EmbeddedTable, append, column_list, quoted, select, stack
-from privpipe.engines.embedded.known_facts import EmbeddedKnown
-from privpipe.engines.embedded.session import Session
+from privpipe.engines.embedded import class_table, sources, stored_rows
+from privpipe.engines.embedded.duckdb_table import EmbeddedTable, append, select, stack
+from privpipe.engines.embedded.session import Session, column_list, quoted
 from privpipe.engines.embedded.sources import table_of
 from privpipe.engines.embedded.stored_rows import SmallRows, given
 
-__all__ = ["EmbeddedEngine"]
+__all__ = [
+    "EmbeddedEngine",
+    "EmbeddedKnown",
+]
+
+
+BESIDE_BYTES = 24
+"""Of a row: the words that two counts sort at once, and as much again as one of them."""
+
+
+class EmbeddedKnown(Known):
+    """What is known of one table."""
+
+    def __init__(self, session: Session, table: EmbeddedTable) -> None:
+        self._session = session
+        self._table = table
+
+    def histogram(self, column: str) -> Histogram | None:
+        return self._table.histograms.get(column)
+
+    def content(self, seed: Seed) -> tuple[int, int] | None:
+        return self._table.content.get(seed.key("record"))
+
+    def estimates(self, columns: Sequence[str]) -> dict[str, int]:
+        table = self._table
+        table.require(columns)
+        self._count_texts_of_files(columns)
+        known = {**table.estimates, **{name: len(found) for name, found in table.histograms.items()}}
+        unknown = [name for name in columns if name not in known]
+        if unknown:  # a caller that asks for the values of a column asks next how many are missing
+            both = ("approx_count_distinct({0}), count(*) - count({0})".format(quoted(name)) for name in unknown)
+            found = self._session.row(f"SELECT {', '.join(both)} FROM {table.source}", table.frames)
+            table.estimates.update(zip(unknown, map(int, found[::2]), strict=True))
+            table.nulls.update(zip(unknown, map(int, found[1::2]), strict=True))
+        return {name: known.get(name, table.estimates.get(name, 0)) for name in columns}
+
+    def _count_texts_of_files(self, columns: Sequence[str]) -> None:
+        """Count texts of large files by their dictionaries, those that are asked for later too: they are read once."""
+        table, session = self._table, self._session
+        unknown = [name for name in columns if name not in table.histograms and name not in table.estimates]
+        if table.files is None or table.records(session) < session.coded_rows:
+            return
+        if any(pa.types.is_string(table.schema.field(name).type) for name in unknown):
+            texts = [each.name for each in table.schema if pa.types.is_string(each.type)]
+            found = table.files.some_of(session, texts, table.records(session))
+            table.histograms.update({name: held.histogram for name, held in found.items()})
+
+    @property
+    def has_room(self) -> bool:
+        session, records = self._session, self._table.records(self._session)
+        return session.threads > 1 and session.coded_rows <= records <= session.room() // BESIDE_BYTES
+
 
 R = TypeVar("R")
 HELD_VALUES = 1 << 17
@@ -167,9 +215,9 @@ class EmbeddedEngine(Engine):
         match of:
             case RowsOf(table, columns):
                 table.require(columns)
-                blocks = map(RowBlock, row_functions.rows_of(self.session, table, table.with_ids(columns)))
+                blocks = map(RowBlock, stored_rows.rows_of(self.session, table, table.with_ids(columns)))
             case PairsOf(original, released, columns):
-                blocks = row_functions.paired(self.session, original, released, columns)
+                blocks = stored_rows.paired(self.session, original, released, columns)
             case ClassesOf(table, query):
                 # Driver and engine are one process here: `where` has nothing to choose.
                 return class_table.reduce_class_table(self.session, table, query, reduction, facts)
@@ -187,7 +235,7 @@ class EmbeddedEngine(Engine):
         found = self.session.table(
             f"SELECT {names}, count(*) AS __count FROM {table.source} GROUP BY {names} ORDER BY {order}", table.frames
         )
-        found = row_functions.logical_table(found, table.schema)
+        found = stored_rows.logical_table(found, table.schema)
         return pa.table([pa.chunked_array(map(group_key, c.chunks), c.type) for c in found.columns], found.schema)
 
     def aggregate(self, table: EmbeddedTable, query: AggregateQuery) -> pa.Table:
@@ -210,12 +258,12 @@ class EmbeddedEngine(Engine):
     ) -> EmbeddedTable:
         match by:
             case ByKey(key):
-                return row_functions.map_groups(self.session, table, key, function, schema)
+                return stored_rows.map_groups(self.session, table, key, function, schema)
             case ByRank(column, stream):
                 from privpipe.engines.embedded import ranks
 
                 return ranks.map_ranked(self.session, table, column, stream, function, schema)
-        return row_functions.map_rows(self.session, table, function, schema)
+        return stored_rows.map_rows(self.session, table, function, schema)
 
     def derive(self, made: Derivation) -> EmbeddedTable:
         table: EmbeddedTable
@@ -226,7 +274,7 @@ class EmbeddedEngine(Engine):
             case Stacking(table, other, columns, tag):
                 return append(table, other) if tag is None else stack(table, other, columns, tag)
             case Joining(released, original, columns):
-                return row_functions.beside(self.session, released, original, columns)
+                return stored_rows.beside(self.session, released, original, columns)
             case Recoding(table, codebooks):
                 from privpipe.engines.embedded import joins
 
@@ -250,13 +298,13 @@ class EmbeddedEngine(Engine):
             case Numbering():
                 return numbered(self, made)
             case Related():
-                from privpipe.engines.embedded import knowledge
+                from privpipe.engines.embedded import aggregation
 
-                return knowledge.related(made)
+                return aggregation.related(made)
             case PersonCounts() | Knowledge():
-                from privpipe.engines.embedded import knowledge
+                from privpipe.engines.embedded import aggregation
 
-                return knowledge.derived(made)
+                return aggregation.derived(made)
 
     def write(
         self,

@@ -20,9 +20,8 @@ from numpy.typing import NDArray
 
 from privpipe.blocks.arrays import Ints
 from privpipe.engines.base.batches import in_order
-from privpipe.engines.base.histograms import histogram_of
-from privpipe.engines.embedded.digits import Digits
-from privpipe.engines.embedded.session import HeldRows, Session
+from privpipe.engines.base.class_blocks import histogram_of
+from privpipe.engines.embedded.session import HeldRows, Session, quoted
 from privpipe.engines.readers.unpacking import reading
 from privpipe.errors import EngineError
 from privpipe.kernels.columns.codes import append_digits, placed, renumbered
@@ -30,7 +29,7 @@ from privpipe.kernels.columns.codes import append_digits, placed, renumbered
 if TYPE_CHECKING:
     from privpipe.blocks import Histogram
 
-__all__ = ["CLOSE", "PIECE_ROWS", "CodedColumn", "FileCodes", "Piece"]
+__all__ = ["CLOSE", "PIECE_ROWS", "CodedColumn", "Digits", "FileCodes", "Piece"]
 
 Codes = NDArray[np.unsignedinteger[Any]]
 Places = NDArray[np.signedinteger[Any]]
@@ -41,6 +40,45 @@ CLOSE = 1 << 32
 PIECE_ROWS = 1 << 17
 ROOM_LEFT = 2
 """Codes take half of the room at the most: keys that are sorted in many small parts cost more than codes save."""
+
+
+@dataclass(frozen=True)
+class Digits:
+    """The values of a column as 0, 1, ...; a missing one is the last.
+
+    Parameters
+    ----------
+    size : int
+        How many there are, with the one of missing values.
+    texts : pyarrow.Array, optional
+        Of an enumeration, in its order.
+    least : int
+        Of integers, the value of 0.
+    missing : bool
+        Whether a cell may be missing.
+    """
+
+    size: int
+    texts: pa.Array | None = field(default=None, repr=False)
+    least: int = 0
+    missing: bool = True
+
+    def sql(self, name: str, kind: str) -> str:
+        """The digit of a cell, from a column of `EmbeddedTable.compact`, as a number of this type."""
+        value = f"({quoted(name)} - {self.least})" if self.texts is None else f"enum_code({quoted(name)})"
+        return f"coalesce({value}::{kind}, {self.size - 1})" if self.missing else f"{value}::{kind}"
+
+    def values_of(self, digits: Ints) -> pa.Array:
+        """The values of some digits."""
+        missing = digits == self.size - 1
+        if self.texts is None:
+            return pa.array(digits + self.least, mask=missing)
+        return self.texts.take(pa.array(digits, mask=missing))
+
+    def of_text(self, text: str) -> int | None:
+        """The digit of a text; None where it is none of the values."""
+        found = None if self.texts is None else self.texts.index(text).as_py()
+        return None if found is None or found < 0 else int(found)
 
 
 @dataclass(frozen=True)

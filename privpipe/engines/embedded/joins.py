@@ -14,14 +14,11 @@ import pyarrow.compute as pc
 from privpipe.blocks import ClassBlock, ClassQuery, Histogram
 from privpipe.blocks.arrays import Bools, Ints
 from privpipe.engines.base.batches import in_order
-from privpipe.engines.base.class_blocks import require_query_columns
-from privpipe.engines.base.histograms import group_key, histogram_of, value_order
-from privpipe.engines.embedded.class_table import classes_of
-from privpipe.engines.embedded.digits import Digits
-from privpipe.engines.embedded.duckdb_table import EmbeddedTable, column_list, quoted
-from privpipe.engines.embedded.joint_cells import SIZE, JointCells
-from privpipe.engines.embedded.packed_keys import PackedClasses
-from privpipe.engines.embedded.session import Kept, Session
+from privpipe.engines.base.class_blocks import group_key, histogram_of, require_query_columns, value_order
+from privpipe.engines.embedded.class_table import SIZE, JointCells, PackedClasses, classes_of
+from privpipe.engines.embedded.duckdb_table import EmbeddedTable
+from privpipe.engines.embedded.file_codes import Digits
+from privpipe.engines.embedded.session import Kept, Session, column_list, quoted
 from privpipe.engines.embedded.stored_rows import SmallRows
 from privpipe.errors import DataError
 

@@ -15,12 +15,11 @@ from privpipe.draws import Stream
 from privpipe.engines.base import Format, Written
 from privpipe.engines.base.contract import NO_TYPES
 from privpipe.engines.base.part_files import files_of, in_groups, write_part
-from privpipe.engines.embedded.duckdb_table import EmbeddedTable, column_list, quoted
+from privpipe.engines.embedded.duckdb_table import EmbeddedTable
 from privpipe.engines.embedded.ranks import ORDER, worded_rows
-from privpipe.engines.embedded.row_functions import logical
 from privpipe.engines.embedded.row_order import DealtRows, OrderedRows, rows_in_memory, rows_on_disk, sizes_of_files
-from privpipe.engines.embedded.session import Session
-from privpipe.engines.embedded.stored_rows import SmallRows
+from privpipe.engines.embedded.session import Session, column_list, quoted
+from privpipe.engines.embedded.stored_rows import SmallRows, logical
 from privpipe.progress import within
 
 __all__ = ["sorted_rows", "write"]

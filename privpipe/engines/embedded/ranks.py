@@ -17,12 +17,11 @@ from privpipe.blocks import ID_COLUMNS, RankExchange, RowBlock, unsigned_zeros
 from privpipe.blocks.arrays import Ints, Words
 from privpipe.draws import Stream
 from privpipe.engines.base.batches import joined
-from privpipe.engines.embedded.duckdb_table import EmbeddedTable, column_list, quoted
-from privpipe.engines.embedded.row_functions import brought, logical
-from privpipe.engines.embedded.session import BATCH_ROWS, Session, guarded
-from privpipe.engines.embedded.stored_rows import fitted, in_memory, store
+from privpipe.engines.embedded.duckdb_table import EmbeddedTable
+from privpipe.engines.embedded.session import BATCH_ROWS, Session, column_list, guarded, quoted
+from privpipe.engines.embedded.stored_rows import brought, fitted, in_memory, logical, store
 from privpipe.errors import DataError
-from privpipe.kernels.grouping.parallel_order import give_by_rank, positions_by_value, sortable_words, sorted_values
+from privpipe.kernels.grouping.sorting import give_by_rank, positions_by_value, sortable_words, sorted_values
 
 __all__ = ["ORDER", "exchange_held", "exchange_ranks", "exchange_streamed", "map_ranked", "ordered_rows", "worded_rows"]
 

@@ -12,16 +12,14 @@ import pyarrow.types as pt
 from privpipe.blocks import ID_COLUMNS, RowBlock
 from privpipe.blocks.arrays import Ints
 from privpipe.draws import Seed
-from privpipe.engines.base.histograms import histogram_of
+from privpipe.engines.base.class_blocks import histogram_of
 from privpipe.engines.base.logical_types import check_record_ids
 from privpipe.engines.embedded.coded_files import FileRows, RowHashing, sql_type
-from privpipe.engines.embedded.digits import Digits
-from privpipe.engines.embedded.duckdb_table import EmbeddedTable, column_list, plain_texts, quoted
-from privpipe.engines.embedded.file_codes import CLOSE, CodedColumn
-from privpipe.engines.embedded.row_functions import logical, rows_of
-from privpipe.engines.embedded.session import Kept, Session
+from privpipe.engines.embedded.duckdb_table import EmbeddedTable, plain_texts
+from privpipe.engines.embedded.file_codes import CLOSE, CodedColumn, Digits
+from privpipe.engines.embedded.session import Kept, Session, column_list, quoted
 from privpipe.engines.embedded.sorted_words import sorted_slices, sorted_words
-from privpipe.engines.embedded.stored_rows import SmallRows, store
+from privpipe.engines.embedded.stored_rows import SmallRows, logical, rows_of, store
 from privpipe.errors import EngineError
 
 __all__ = ["with_coded_ids", "with_record_ids"]

@@ -19,8 +19,8 @@ from privpipe.draws import Stream
 from privpipe.engines.base import part_files
 from privpipe.engines.base.batches import in_order
 from privpipe.engines.base.part_files import files_of
-from privpipe.engines.embedded.duckdb_table import EmbeddedTable, column_list
-from privpipe.engines.embedded.session import LEAST_ROOM, Session
+from privpipe.engines.embedded.duckdb_table import EmbeddedTable
+from privpipe.engines.embedded.session import LEAST_ROOM, Session, column_list
 from privpipe.engines.embedded.sorted_words import DealtItems, by_bucket
 from privpipe.errors import EngineError
 

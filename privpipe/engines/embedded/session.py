@@ -1,4 +1,4 @@
-"""The DuckDB database behind an embedded engine: memory, cursors, streams of batches, temporary names, errors."""
+"""The DuckDB database behind an embedded engine: memory, cursors, streams of batches, names as SQL, errors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import re
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any, TypeVar
@@ -30,9 +30,11 @@ __all__ = [
     "Kept",
     "OutOfMemory",
     "Session",
+    "column_list",
     "database_share",
     "guarded",
     "offered_memory",
+    "quoted",
 ]
 
 
@@ -426,3 +428,26 @@ def _out_of_memory(step: str) -> OutOfMemory:
         f"embedded engine: a {step} needs more memory than the limit; raise `memory_limit` under `engines.embedded`, "
         "or give a `temp_directory` with room there"
     )
+
+
+def quoted(name: str) -> str:
+    """A name as an SQL identifier.
+
+    Examples
+    --------
+    >>> len(quoted('odd "name"')) - len('odd "name"')
+    4
+    """
+    return '"' + name.replace('"', '""') + '"'
+
+
+def column_list(names: Iterable[str], alias: str = "") -> str:
+    """Names as an SQL list, each behind a table's alias if there is one.
+
+    Examples
+    --------
+    >>> column_list(["age", "zip"], "t")
+    't."age", t."zip"'
+    """
+    prefix = f"{alias}." if alias else ""
+    return ", ".join(prefix + quoted(name) for name in names)

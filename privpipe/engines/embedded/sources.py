@@ -25,9 +25,9 @@ from privpipe.engines.base.logical_types import (
     logical_type,
 )
 from privpipe.engines.embedded import stored_rows
-from privpipe.engines.embedded.duckdb_table import EmbeddedTable, column_list, quoted
+from privpipe.engines.embedded.duckdb_table import EmbeddedTable
 from privpipe.engines.embedded.file_codes import FileCodes
-from privpipe.engines.embedded.session import Session
+from privpipe.engines.embedded.session import Session, column_list, quoted
 from privpipe.engines.embedded.stored_rows import parquet_scan, store
 from privpipe.engines.lakes import lake_of
 from privpipe.engines.readers.files import csv_columns, list_files, stamp_of, wrong_delimiter_hint

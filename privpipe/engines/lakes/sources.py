@@ -15,8 +15,7 @@ from privpipe.engines.lakes.delta import DeltaPiece, delta_table, delta_version,
 from privpipe.engines.lakes.iceberg import IcebergName, IcebergPiece, iceberg_table, pinned_name
 from privpipe.engines.lakes.lake_table import LakePiece, LakeTable, LakeView
 from privpipe.engines.readers.files import elsewhere, partition_in
-from privpipe.engines.readers.folders import is_delta_table, table_format_error
-from privpipe.engines.readers.source import Source
+from privpipe.engines.readers.source import Source, is_delta_table, table_format_error
 from privpipe.engines.readers.unpacking import reading
 from privpipe.engines.stores import is_reached, opened_store, release_of
 from privpipe.errors import DataError, EngineError, UsageError, did_you_mean

@@ -15,8 +15,18 @@ from pyarrow import csv
 
 from privpipe.engines.base.batches import whole_array
 from privpipe.engines.base.logical_types import check_names
-from privpipe.engines.readers.csv_text import not_of_encoding, plain_text, start_of_rows, text_of
-from privpipe.engines.readers.files import Stamp, csv_columns, list_files, open_text, require_stamp, stamp_of
+from privpipe.engines.readers.files import (
+    Stamp,
+    csv_columns,
+    list_files,
+    not_of_encoding,
+    open_text,
+    plain_text,
+    require_stamp,
+    stamp_of,
+    start_of_rows,
+    text_of,
+)
 from privpipe.engines.readers.source import Source
 from privpipe.engines.readers.text_forms import NO_QUOTE, TextForm, plain_cells, restored_cells, trimmed_cells
 from privpipe.engines.readers.unpacking import MOST_BYTES, reading

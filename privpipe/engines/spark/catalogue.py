@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 from privpipe.blocks import ID_COLUMNS
 from privpipe.blocks.table_name import OWN_CATALOGUE, TableName, backquoted
 from privpipe.draws import Stream
-from privpipe.engines.base.catalogue import Catalogue, Listed
+from privpipe.engines.base.contract import Catalogue, Listed
 from privpipe.engines.base.part_files import files_of
 from privpipe.engines.spark.failures import reported
 from privpipe.engines.spark.output import ORDER, PART, in_parts

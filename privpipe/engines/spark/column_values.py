@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from privpipe.blocks import Histogram
 from privpipe.draws import Seed
-from privpipe.engines.base.histograms import group_key, histogram_of
+from privpipe.engines.base.class_blocks import group_key, histogram_of
 
 __all__ = ["ColumnLook", "Looker", "Looks"]
 

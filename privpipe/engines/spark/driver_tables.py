@@ -15,9 +15,9 @@ from privpipe.engines.base.contract import Order
 from privpipe.engines.base.return_forms import AS_THEY_ARE, ReturnForm
 from privpipe.engines.embedded import EmbeddedEngine
 from privpipe.engines.embedded.duckdb_table import EmbeddedTable
-from privpipe.engines.embedded.known_facts import EmbeddedKnown
-from privpipe.engines.embedded.row_functions import rows_of
+from privpipe.engines.embedded.engine import EmbeddedKnown
 from privpipe.engines.embedded.session import offered_memory
+from privpipe.engines.embedded.stored_rows import rows_of
 from privpipe.engines.readers.source import Source
 from privpipe.engines.readers.source_facts import is_small
 from privpipe.engines.spark.column_types import as_it_came

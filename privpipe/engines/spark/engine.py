@@ -35,10 +35,9 @@ from privpipe.blocks.requests import (
     Stacking,
 )
 from privpipe.draws import Seed, Stream
-from privpipe.engines.base.contract import NO_TYPES, Engine, Order, Resources, Written, numbered, with_words
+from privpipe.engines.base.batches import last_id_of
+from privpipe.engines.base.contract import NO_TYPES, Engine, Frames, Order, Resources, Written, numbered, with_words
 from privpipe.engines.base.frames import Held
-from privpipe.engines.base.held_frames import Frames
-from privpipe.engines.base.id_samples import last_id_of
 from privpipe.engines.base.return_forms import AS_THEY_ARE, ReturnForm
 from privpipe.engines.databases.staging import Staging
 from privpipe.engines.distributed.row_functions import require_columns, require_unique

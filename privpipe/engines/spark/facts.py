@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from privpipe.blocks import Facts, FactsRequest, Histogram
 from privpipe.draws import Seed
 from privpipe.engines.base.batches import as_type, whole_array
-from privpipe.engines.base.histograms import ExactMoments, histogram_of
+from privpipe.engines.base.class_blocks import ExactMoments, histogram_of
 from privpipe.engines.distributed.columns import column_name
 from privpipe.engines.distributed.orders import value_order_of
 from privpipe.engines.spark.column_values import ColumnLook, Looker, Looks

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from privpipe.blocks.requests import Knowledge, PersonCounts, Related
-from privpipe.engines.base.knowledge_query import (
+from privpipe.engines.base.aggregated_cells import (
     SPARK,
     counts_schema,
     counts_sql,

@@ -14,7 +14,7 @@ from privpipe.blocks import ID_COLUMNS, RowBlock
 from privpipe.blocks.arrays import Bools, Ints
 from privpipe.draws import Stream
 from privpipe.engines.base.batches import joined
-from privpipe.engines.base.histograms import group_key
+from privpipe.engines.base.class_blocks import group_key
 from privpipe.engines.distributed.orders import range_targets, sorted_by
 from privpipe.engines.spark.row_functions import RunNumbers
 from privpipe.engines.spark.spark_table import Layout, SparkTable, count_records

@@ -14,8 +14,8 @@ import pyarrow.types as pt
 from privpipe.blocks import ID_COLUMNS, Facts, Histogram, PairBlock, Reduction, RowBlock
 from privpipe.blocks.arrays import Ints
 from privpipe.engines.base.batches import joined
-from privpipe.engines.base.histograms import histogram_of
-from privpipe.engines.base.paired_schemas import beside_schema
+from privpipe.engines.base.class_blocks import histogram_of
+from privpipe.engines.base.logical_types import beside_schema
 from privpipe.engines.distributed.columns import column_name
 from privpipe.engines.distributed.row_functions import Codebook, codebooks_of, recoded_schema, unknown_values
 from privpipe.engines.spark.driver_memory import fits_driver, room_for_results

@@ -21,9 +21,8 @@ from privpipe.engines.base.logical_types import check_names, is_carried, is_text
 from privpipe.engines.distributed.columns import column_name
 from privpipe.engines.lakes import delta_place, has_deltalake, is_lake, lake_of
 from privpipe.engines.readers.files import elsewhere, list_files
-from privpipe.engines.readers.folders import table_format_error
 from privpipe.engines.readers.parquet_files import parquet_files, partitioned_schema
-from privpipe.engines.readers.source import Source
+from privpipe.engines.readers.source import Source, table_format_error
 from privpipe.engines.spark.column_types import RawFrame, typed_table
 from privpipe.engines.spark.failures import condition_of, reported
 from privpipe.engines.spark.file_pieces import csv_frame, json_frame, lake_frame, parquet_frame

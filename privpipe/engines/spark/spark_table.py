@@ -12,7 +12,7 @@ import pyarrow.types as pt
 from privpipe.blocks import ID_COLUMNS, Histogram, RowBlock
 from privpipe.engines.base.batches import as_type
 from privpipe.engines.base.class_blocks import KnownSizes
-from privpipe.engines.base.paired_schemas import require_same, stacked_schema
+from privpipe.engines.base.logical_types import require_same, stacked_schema
 from privpipe.engines.distributed.columns import column_name
 from privpipe.engines.distributed.row_functions import fitted
 from privpipe.engines.spark.failures import reported

@@ -32,7 +32,7 @@ class ByHouseholds(WayOfJudging):
     measures = ClassBlock
 
     def verdicts(self, entries: Mapping[int, Guarantee], context: JudgingContext) -> dict[int, Verdict]:
-        from privpipe.kernels.ids.households import COMPOSITION
+        from privpipe.kernels.households import COMPOSITION
 
         tables: dict[tuple[str, ...], Table] = {}
         verdicts = {}
@@ -52,7 +52,7 @@ class ByHouseholds(WayOfJudging):
 
 
 def _composed(context: JudgingContext, keys: tuple[str, ...]) -> Table:
-    from privpipe.kernels.ids.households import Bucketed, Composed, composition_schema
+    from privpipe.kernels.households import Bucketed, Composed, composition_schema
 
     engine, left, household = context.engine, context.judged_table.left, str(context.rules.household)
     needed = tuple(name for name in (household, context.rules.person) if name is not None)
@@ -81,7 +81,7 @@ class ByKeptHouseholds(ByOriginal):
     def verdicts(self, entries: Mapping[int, Guarantee], context: JudgingContext) -> dict[int, Verdict]:
         import pyarrow.compute as pc
 
-        from privpipe.kernels.ids.households import parts_of
+        from privpipe.kernels.households import parts_of
 
         engine, household = context.engine, str(context.rules.household)
         require_columns(context.original.schema.names, [household], "original")

@@ -1,4 +1,4 @@
-"""Class tables from the cells that an engine hands over, sorted by class."""
+"""Class tables from the cells that an engine hands over, sorted by class, and figures that are counts of cells."""
 
 from __future__ import annotations
 
@@ -6,16 +6,25 @@ from typing import Any
 
 import numpy as np
 
-from privpipe.blocks.arrays import Bools, Ints
+from privpipe.blocks.arrays import Bools, Floats, Ints, read_only
 from privpipe.compiled import SMALL, njit
+from privpipe.errors import UsageError
 
 __all__ = [
     "boundaries",
+    "counted_once",
+    "distinct_by_class",
+    "largest_by_class",
     "marginal_cells",
     "merged_cells",
+    "ratio_of_tails",
+    "recursive_ratio_by_class",
+    "recursive_tail_by_class",
     "row_cells",
     "sum_by_class",
+    "top_share_by_class",
 ]
+
 
 SCANNED = 8  # codes looked at for every row or cell of a class, rather than sort those it has
 
@@ -249,3 +258,209 @@ def boundaries(changes: Bools) -> Ints:
         return np.zeros(1, np.int64)
     starts = np.flatnonzero(changes[1:]) + 1
     return np.concatenate([[0], starts, [len(changes)]]).astype(np.int64)
+
+
+def distinct_by_class(offsets: Ints) -> Ints:
+    """Number of distinct values of each class: of its cells, for each holds one value.
+
+    Source: Machanavajjhala et al., l-Diversity, ACM TKDD 1(1), 2007.
+
+    Examples
+    --------
+    >>> distinct_by_class(np.array([0, 2, 3])).tolist()
+    [2, 1]
+    """
+    ends: Ints = np.asarray(offsets, dtype=np.int64)
+    return ends[1:] - ends[:-1]
+
+
+def largest_by_class(offsets: Ints, counts: Ints) -> Ints:
+    """r_1, the count of the most frequent value of each class.
+
+    Parameters
+    ----------
+    offsets : ndarray of int64, shape (n_classes + 1,)
+        Cells of class c are ``offsets[c]:offsets[c + 1]``.
+    counts : ndarray of int64, shape (n_cells,)
+        Records of each cell, or persons who have its value, at least 1.
+
+    Examples
+    --------
+    >>> largest_by_class(np.array([0, 2, 3]), np.array([1, 5, 4])).tolist()
+    [5, 4]
+    """
+    return np.asarray(_largest(read_only(offsets, np.int64), read_only(counts, np.int64)))
+
+
+def top_share_by_class(offsets: Ints, counts: Ints, sizes: Ints) -> Floats:
+    """max_s q_cs, the share of the most frequent value of each class (arrays as in `largest_by_class`).
+
+    Source: Wong, Li, Fu, Wang, (alpha, k)-anonymity, KDD 2006.
+
+    Parameters
+    ----------
+    sizes : ndarray of int64, shape (n_classes,)
+        n_c of each class: its records, or its persons, one of whom may be in several cells.
+
+    Examples
+    --------
+    >>> top_share_by_class(np.array([0, 2, 3]), np.array([1, 3, 4]), np.array([4, 4])).tolist()
+    [0.75, 1.0]
+
+    Three persons, all with the first value and each with one more of her own:
+
+    >>> top_share_by_class(np.array([0, 4]), np.array([3, 1, 1, 1]), np.array([3])).tolist()
+    [1.0]
+    """
+    return np.asarray(largest_by_class(offsets, counts) / np.asarray(sizes, dtype=np.float64))
+
+
+@njit(nogil=True, cache=True)
+def _largest(offsets: Ints, counts: Ints) -> Ints:
+    out = np.empty(len(offsets) - 1, np.int64)
+    for c in range(len(out)):
+        largest = 0
+        for i in range(offsets[c], offsets[c + 1]):
+            largest = max(largest, counts[i])
+        out[c] = largest
+    return out
+
+
+def counted_once(numbers: Ints, classes: int, order: Ints, who: Ints, persons: Ints, left: Ints) -> Ints:
+    """What each combination adds to its class so that no person is counted twice in it.
+
+    Parameters
+    ----------
+    numbers : ndarray of int64, shape (t,)
+        Class of each combination, below `classes`.
+    order : ndarray of int64, shape (t,)
+        Places of the combinations, those of one `who` side by side.
+    who : ndarray of int64, shape (t,)
+        Who a combination is of (or who and which value), at least 0.
+    persons : ndarray of int64, shape (t,)
+        Persons it represents: 1, unless none of them has another combination.
+    left : ndarray of int64, shape (t,)
+        Its records; one without any adds nothing.
+
+    Returns
+    -------
+    ndarray of int64, shape (t,)
+        `persons` at the first combination of each `who` in each class, else 0: their sum over a class is its number
+        of different persons.
+
+    Examples
+    --------
+    >>> numbers, who = np.array([0, 1, 0, 0]), np.array([0, 0, 0, 1])
+    >>> counted_once(numbers, 2, np.arange(4), who, np.array([1, 1, 1, 5]), np.ones(4, np.int64)).tolist()
+    [1, 1, 0, 5]
+    """
+    ints = (read_only(array, np.int64) for array in (order, who, persons, left))
+    return np.asarray(_once(read_only(numbers, np.int64), classes, *ints))
+
+
+@njit(nogil=True, cache=True)
+def _once(numbers: Ints, classes: int, order: Ints, who: Ints, persons: Ints, left: Ints) -> Ints:
+    last = np.full(classes, -1, np.int64)
+    adds = np.zeros(len(numbers), np.int64)
+    for i in order:
+        if left[i] == 0:
+            continue
+        c = numbers[i]
+        if last[c] != who[i]:
+            last[c] = who[i]
+            adds[i] = persons[i]
+    return adds
+
+
+def recursive_ratio_by_class(offsets: Ints, counts: Ints, l: int) -> Floats:
+    """c* = r_1 / (r_l + ... + r_m) of each class, its counts r in descending order.
+
+    A class is recursively (c, l)-diverse when c* is strictly below c.
+    Source: Machanavajjhala et al., l-Diversity, ACM TKDD 1(1), 2007.
+
+    Parameters
+    ----------
+    offsets : ndarray of int64, shape (n_classes + 1,)
+        Cells of class c are ``offsets[c]:offsets[c + 1]``.
+    counts : ndarray of int64, shape (n_cells,)
+        Records of each cell, at least 1, in any order within a class.
+    l : int
+        At least 1; l = 1 gives r_1 / n_c.
+
+    Returns
+    -------
+    ndarray of float64, shape (n_classes,)
+        Positive; infinite where a class has fewer than l values.
+
+    Examples
+    --------
+    >>> recursive_ratio_by_class(np.array([0, 3, 4]), np.array([3, 6, 1, 9]), l=3).tolist()
+    [6.0, inf]
+    """
+    return ratio_of_tails(*recursive_tail_by_class(offsets, counts, l))
+
+
+def ratio_of_tails(largest: Ints, tail: Ints) -> Floats:
+    """c* of each class from what `recursive_tail_by_class` gives.
+
+    Examples
+    --------
+    >>> ratio_of_tails(np.array([6, 9]), np.array([4, 0])).tolist()
+    [1.5, inf]
+    """
+    return np.asarray(_ratios(read_only(largest, np.int64), read_only(tail, np.int64)))
+
+
+def recursive_tail_by_class(offsets: Ints, counts: Ints, l: int) -> tuple[Ints, Ints]:
+    """r_1 and r_l + ... + r_m of each class as integers; a tail of 0: fewer than l values.
+
+    Examples
+    --------
+    >>> [part.tolist() for part in recursive_tail_by_class(np.array([0, 3]), np.array([6, 3, 1]), l=2)]
+    [[6], [4]]
+    """
+    if l < 1:
+        raise UsageError(f"recursive diversity needs l >= 1, got {l}")
+    return _tails(read_only(offsets, np.int64), read_only(counts, np.int64), l)  # type: ignore[no-any-return]
+
+
+@njit(nogil=True, cache=True)
+def _tails(offsets: Ints, counts: Ints, l: int) -> tuple[Ints, Ints]:
+    largest = np.zeros(len(offsets) - 1, np.int64)
+    tail = np.zeros(len(offsets) - 1, np.int64)
+    top = np.empty(max(l - 1, 1), np.int64)  # the l - 1 largest counts so far, descending
+    if l <= 2:  # what most ask for: all of a class, or all but its largest count
+        for c in range(len(tail)):
+            highest = size = 0
+            for i in range(offsets[c], offsets[c + 1]):
+                highest = max(highest, counts[i])
+                size += counts[i]
+            largest[c], tail[c] = highest, size if l == 1 else size - highest
+        return largest, tail
+    for c in range(len(tail)):
+        held = highest = rest = 0
+        for i in range(offsets[c], offsets[c + 1]):
+            count = counts[i]
+            highest = max(highest, count)
+            if held < l - 1 or count > top[held - 1]:
+                if held == l - 1:
+                    rest += top[held - 1]
+                else:
+                    held += 1
+                j = held - 1
+                while j > 0 and top[j - 1] < count:
+                    top[j] = top[j - 1]
+                    j -= 1
+                top[j] = count
+            else:
+                rest += count
+        largest[c], tail[c] = highest, rest
+    return largest, tail
+
+
+@njit(nogil=True, cache=True)
+def _ratios(largest: Ints, tail: Ints) -> Floats:
+    out = np.empty(len(tail), np.float64)
+    for c in range(len(tail)):
+        out[c] = largest[c] / tail[c] if tail[c] > 0 else np.inf
+    return out

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from privpipe.blocks.arrays import Floats, Ints
+from privpipe.blocks.arrays import Floats, Ints, read_only, require_codes
 from privpipe.compiled import SMALL, njit
-from privpipe.kernels.columns.arrays import read_only, require_codes
 
 __all__ = ["cells_by_rank", "emd_equal_by_class", "emd_hierarchical_by_class", "emd_ordered_by_class"]
 

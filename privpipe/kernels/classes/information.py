@@ -12,10 +12,9 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
-from privpipe.blocks.arrays import Floats, Ints
+from privpipe.blocks.arrays import Floats, Ints, read_only, require_codes
 from privpipe.compiled import njit
 from privpipe.draws.elementary import natural_log
-from privpipe.kernels.columns.arrays import read_only, require_codes
 from privpipe.kernels.grouping.sorting import sort_integers
 
 __all__ = [

@@ -8,9 +8,8 @@ from itertools import product
 
 import numpy as np
 
-from privpipe.blocks.arrays import Floats, Ints
+from privpipe.blocks.arrays import Floats, Ints, read_only
 from privpipe.compiled import njit
-from privpipe.kernels.columns.arrays import read_only
 
 __all__ = ["Table", "class_tables", "drawn_tables", "insider_posterior", "ruled_out_posterior", "ways"]
 

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privpipe.blocks.arrays import Bools
+from privpipe.blocks.arrays import Bools, read_only
 from privpipe.compiled import SMALL, njit
-from privpipe.kernels.columns.arrays import read_only
 
 __all__ = ["FUSED", "PackedColumns", "append_digits", "in_order_of_appearance", "padded", "placed", "renumbered"]
 

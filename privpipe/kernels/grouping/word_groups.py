@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privpipe.blocks.arrays import Ints, Words
+from privpipe.blocks.arrays import Ints, Words, read_only
 from privpipe.compiled import SMALL, njit
-from privpipe.kernels.columns.arrays import read_only
 
 __all__ = [
     "add_hashes",

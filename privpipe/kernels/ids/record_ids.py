@@ -16,14 +16,19 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from privpipe.blocks.arrays import Ints, Words
+from privpipe.blocks.arrays import Ints, Words, read_only
 from privpipe.compiled import SMALL, njit
 from privpipe.draws import Seed
 from privpipe.draws.siphash import absorb, close_128, close_each, hash_pairs, key_words, start_128
-from privpipe.kernels.columns.arrays import read_only
-from privpipe.kernels.columns.cell_words import CodedCells, FixedCells, TextCells, encode_column
+from privpipe.kernels.columns.cell_words import (
+    ROWS_AT_A_TIME,
+    CodedCells,
+    FixedCells,
+    TextCells,
+    absorb_column,
+    encode_column,
+)
 from privpipe.kernels.grouping.word_groups import group_rows
-from privpipe.kernels.ids.cell_states import ROWS_AT_A_TIME, absorb_column
 
 __all__ = [
     "content_hash",

@@ -12,14 +12,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from privpipe.blocks import RowBlock
-from privpipe.blocks.arrays import Floats, Ints, Words
+from privpipe.blocks.arrays import Floats, Ints, Words, read_only
 from privpipe.compiled import SMALL, njit
 from privpipe.draws import Stream
 from privpipe.draws.elementary import normal_quantile, plain_normals, plain_uniforms, unit_interval
 from privpipe.draws.siphash import absorb, close_64, start
-from privpipe.kernels.columns.arrays import read_only
-from privpipe.kernels.columns.cell_words import encode_column
-from privpipe.kernels.ids.cell_states import ROWS_AT_A_TIME, absorb_column
+from privpipe.kernels.columns.cell_words import ROWS_AT_A_TIME, absorb_column, encode_column
 
 __all__ = ["value_normals", "value_uniforms", "value_words"]
 

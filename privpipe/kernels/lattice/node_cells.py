@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import read_only
 from privpipe.compiled import SMALL, njit
-from privpipe.kernels.columns.arrays import read_only
 
 __all__ = ["cells_of", "earliest", "placed", "tallied", "tallied_cells", "tallies_merged"]
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import read_only
 from privpipe.compiled import SMALL, njit
-from privpipe.kernels.columns.arrays import read_only
 from privpipe.kernels.columns.codes import FUSED, padded
 
 __all__ = ["class_cells", "class_numbers", "class_totals", "compacted", "numbered"]

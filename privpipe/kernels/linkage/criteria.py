@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from privpipe.blocks.arrays import Bools, Floats, Ints
+from privpipe.blocks.arrays import Bools, Floats, Ints, read_only
 from privpipe.compiled import njit
-from privpipe.kernels.columns.arrays import read_only
 from privpipe.kernels.linkage.nearest_rows import NearRows, SearchedRows
 from privpipe.tolerance import slack
 

@@ -11,10 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from privpipe.blocks.arrays import Bools, Floats, Ints
+from privpipe.blocks.arrays import Bools, Floats, Ints, read_only, require_codes
 from privpipe.compiled import njit
 from privpipe.errors import UsageError
-from privpipe.kernels.columns.arrays import read_only, require_codes
 from privpipe.kernels.grouping.word_groups import group_rows
 
 __all__ = [

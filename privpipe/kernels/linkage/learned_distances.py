@@ -9,10 +9,9 @@ from typing import Literal
 
 import numpy as np
 
-from privpipe.blocks.arrays import Floats, Ints
+from privpipe.blocks.arrays import Floats, Ints, read_only
 from privpipe.compiled import njit
 from privpipe.draws import Stream
-from privpipe.kernels.columns.arrays import read_only
 
 __all__ = ["EPSILON", "LearnedDistance", "Rivals", "heuristic_hits", "subset_sums"]
 

@@ -9,9 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from privpipe.blocks.arrays import Bools, Floats, Ints
+from privpipe.blocks.arrays import Bools, Floats, Ints, read_only
 from privpipe.compiled import njit
-from privpipe.kernels.columns.arrays import read_only
 from privpipe.kernels.linkage.distance import LinkedFile, Mismatches, largest_codes, mismatches
 
 __all__ = ["NearRows", "SearchedRows", "distinct_rows"]

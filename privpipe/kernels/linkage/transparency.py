@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from privpipe.blocks.arrays import Bools, Floats, Ints
+from privpipe.blocks.arrays import Bools, Floats, Ints, read_only
 from privpipe.compiled import njit
-from privpipe.kernels.columns.arrays import read_only
 
 __all__ = ["Constraint", "Left", "candidates_left", "centroid_constraint", "nearest_constraint", "window_constraint"]
 

@@ -8,7 +8,13 @@ import numpy as np
 
 from privpipe.blocks.arrays import Floats, Ints, Words
 from privpipe.compiled import njit
-from privpipe.kernels.local_suppression.covers import alike, differing_columns, hidden_words, is_empty, matches
+from privpipe.kernels.local_suppression.wildcard_matching import (
+    alike,
+    differing_columns,
+    hidden_words,
+    is_empty,
+    matches,
+)
 
 __all__ = [
     "BlankingTable",

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from privpipe.blocks.arrays import Floats, Ints
+from privpipe.blocks.arrays import Floats, Ints, read_only
 from privpipe.compiled import njit
-from privpipe.kernels.columns.arrays import read_only
 from privpipe.kernels.microaggregation.blocks import group_means
 from privpipe.kernels.microaggregation.nearest import nearest, squared_distances
 

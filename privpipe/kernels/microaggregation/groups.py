@@ -14,9 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from privpipe.blocks.arrays import Floats, Ints
+from privpipe.blocks.arrays import Floats, Ints, read_only
 from privpipe.compiled import njit
-from privpipe.kernels.columns.arrays import read_only
 
 __all__ = [
     "ANYTHING",

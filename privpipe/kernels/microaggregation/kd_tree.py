@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from privpipe.blocks.arrays import Floats, Ints
+from privpipe.blocks.arrays import Floats, Ints, read_only, require_codes
 from privpipe.compiled import njit
 from privpipe.errors import UsageError
-from privpipe.kernels.columns.arrays import read_only, require_codes
 
 __all__ = ["BlockTree", "learn_tree", "with_distance"]
 

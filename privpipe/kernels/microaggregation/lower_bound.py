@@ -25,8 +25,14 @@ from numpy.typing import NDArray
 
 from privpipe.blocks.arrays import Floats, Ints
 from privpipe.draws import Stream
-from privpipe.kernels.microaggregation.group_pool import GAP, Pool, Prices, squared_distances
-from privpipe.kernels.microaggregation.group_pricing import PricedGroups, price_groups
+from privpipe.kernels.microaggregation.group_pool import (
+    GAP,
+    Pool,
+    PricedGroups,
+    Prices,
+    price_groups,
+    squared_distances,
+)
 from privpipe.kernels.microaggregation.groups import ANYTHING, GroupCondition
 from privpipe.kernels.microaggregation.neighbourhood_search import FEWEST_STEPS
 from privpipe.kernels.microaggregation.refine import FEW, SMALL_K, descend, search_budget, searched

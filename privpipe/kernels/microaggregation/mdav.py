@@ -12,10 +12,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from privpipe.blocks.arrays import Floats, Ints
+from privpipe.blocks.arrays import Floats, Ints, read_only
 from privpipe.compiled import njit
 from privpipe.errors import UsageError
-from privpipe.kernels.columns.arrays import read_only
 from privpipe.kernels.grouping.sorting import sort_integers
 from privpipe.kernels.microaggregation.nearest import (
     PART,

@@ -13,11 +13,10 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from numpy.typing import NDArray
 
-from privpipe.blocks.arrays import Floats, Ints
+from privpipe.blocks.arrays import Floats, Ints, read_only
 from privpipe.compiled import njit
 from privpipe.draws import Stream
 from privpipe.errors import UsageError
-from privpipe.kernels.columns.arrays import read_only
 from privpipe.kernels.microaggregation.descent import descend_groups, split_large
 from privpipe.kernels.microaggregation.groups import ANYTHING, GroupCondition
 from privpipe.kernels.microaggregation.nearest import PART, farthest_part, nearest_part, parts_of

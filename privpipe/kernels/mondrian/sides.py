@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privpipe.blocks.arrays import Ints
+from privpipe.blocks.arrays import Ints, read_only
 from privpipe.compiled import njit
-from privpipe.kernels.columns.arrays import read_only
 from privpipe.kernels.mondrian.cuts import goes_first
 
 __all__ = [

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privpipe.blocks.arrays import Bools, Floats, Ints
+from privpipe.blocks.arrays import Bools, Floats, Ints, read_only
 from privpipe.compiled import njit
-from privpipe.kernels.columns.arrays import read_only
 from privpipe.kernels.mondrian.cuts import Cuts, CutTables, Rows, choose, choose_of_counts, partition, room_for
 
 __all__ = [

@@ -15,12 +15,11 @@ from functools import cache
 
 import numpy as np
 
-from privpipe.blocks.arrays import Floats, Ints
+from privpipe.blocks.arrays import Floats, Ints, read_only
 from privpipe.compiled import njit
 from privpipe.draws import Stream
 from privpipe.draws.elementary import normal_quantile, unit_interval
 from privpipe.draws.siphash import word_of_2
-from privpipe.kernels.columns.arrays import read_only
 
 __all__ = ["MOST_RATIO", "block_borders", "rotate_block", "strength"]
 

@@ -9,9 +9,8 @@ from typing import Literal
 
 import numpy as np
 
-from privpipe.blocks.arrays import Bools, Floats, Ints
+from privpipe.blocks.arrays import Bools, Floats, Ints, read_only, require_codes
 from privpipe.compiled import njit
-from privpipe.kernels.columns.arrays import read_only, require_codes
 
 __all__ = ["diagonal_matrix", "draw_categories", "invariant_matrix", "posterior", "transition_matrix"]
 

@@ -21,16 +21,16 @@ MODELS = {
     "entropy": "entropy:EntropyModel",
     "entropy_monotonic": "entropy:MonotonicEntropyModel",
     "normalized_entropy": "entropy:NormalizedEntropyModel",
-    "discernibility": "class_models:DiscernibilityModel",
-    "discernibility_monotonic": "class_models:MonotonicDiscernibilityModel",
-    "aecs": "class_models:AecsModel",
+    "discernibility": "loss:DiscernibilityModel",
+    "discernibility_monotonic": "loss:MonotonicDiscernibilityModel",
+    "aecs": "loss:AecsModel",
     "height": "loss:HeightModel",
-    "ambiguity": "class_models:AmbiguityModel",
+    "ambiguity": "loss:AmbiguityModel",
     "kl_divergence": "entropy:KlDivergenceModel",
     "entropy_based": "entropy:EntropyBasedModel",
     "publisher_payout": "entropy:PublisherPayoutModel",
     "static": "loss:StaticModel",
-    "classification": "class_models:ClassificationModel",
+    "classification": "loss:ClassificationModel",
 }
 
 

@@ -162,7 +162,7 @@ def aggregated_levels(
     >>> aggregated_levels(nodes, figures, "sum").ravel().tolist()
     [1.0, 1.5]
     """
-    from privpipe.kernels.lattice.costs import products
+    from privpipe.kernels.lattice.vectors import products
 
     n, m = nodes.shape
     if aggregate == "geometric_mean":

@@ -16,10 +16,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from privpipe.blocks.arrays import Floats, Ints
+from privpipe.blocks.arrays import Floats, Ints, read_only
 from privpipe.compiled import SMALL, njit
 from privpipe.errors import UnsupportedError, UsageError
-from privpipe.kernels.columns.arrays import read_only
 from privpipe.kernels.synthesis.additive_scores import Score, score_of
 
 __all__ = [

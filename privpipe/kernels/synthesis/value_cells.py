@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.blocks.arrays import Floats, Ints
-from privpipe.kernels.synthesis.scores import ValueRanks
+from privpipe.kernels.synthesis.copula import ValueRanks
 
 __all__ = ["FEWEST", "Pairs", "ValueCells", "ValuePersons", "first_of_each"]
 

@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from privpipe.blocks.arrays import Floats, Ints
+from privpipe.blocks.arrays import Floats, Ints, read_only
 from privpipe.compiled import njit
-from privpipe.kernels.columns.arrays import read_only
 
 __all__ = ["MinimalUniques", "dis_scores", "minimal_uniques", "size_weights"]
 

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from privpipe.measures.utility.loss_functions import register_loss
+from privpipe.measures.utility.loss_columns import register_loss
 
 __all__ = ["register_loss"]

@@ -16,8 +16,13 @@ from privpipe.blocks.marks import ColumnName, OptionalNumber, OwnColumns, Strict
 from privpipe.blocks.parameters import require_choice
 from privpipe.blocks.way import FILES, RECODED_TABLES, WHOLE_TABLES, Way
 from privpipe.errors import UsageError
-from privpipe.measures.utility.loss_columns import columns_entered, infinite_columns, numbers_compared
-from privpipe.measures.utility.loss_functions import NAMES, REGISTERED
+from privpipe.measures.utility.loss_columns import (
+    NAMES,
+    REGISTERED,
+    columns_entered,
+    infinite_columns,
+    numbers_compared,
+)
 from privpipe.roles import Roles
 
 __all__ = ["InformationLoss"]

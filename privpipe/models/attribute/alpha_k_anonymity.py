@@ -134,7 +134,7 @@ class AlphaKAnonymity(SeveralFigures):
         return {"k": block.sizes, "alpha": shares[0] if len(shares) == 1 else np.maximum.reduce(shares)}
 
     def _top_share(self, block: ClassBlock, column: str, facts: Facts) -> Floats:
-        from privpipe.kernels.classes.counts import top_share_by_class
+        from privpipe.kernels.classes.cells import top_share_by_class
 
         cells = block.cells[column]
         if self.values is None or self.column is None:

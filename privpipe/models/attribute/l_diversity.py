@@ -75,7 +75,7 @@ class DistinctLDiversity(ClassModel):
         return self.l or 1
 
     def scores(self, block: ClassBlock, facts: Facts) -> NDArray[Any]:
-        from privpipe.kernels.classes.counts import distinct_by_class
+        from privpipe.kernels.classes.cells import distinct_by_class
 
         return distinct_by_class(block.value_sets(self.column).offsets)
 
@@ -326,7 +326,7 @@ class RecursiveCLDiversity(ClassModel):
         return self.l
 
     def scores(self, block: ClassBlock, facts: Facts) -> NDArray[Any]:
-        from privpipe.kernels.classes.counts import ratio_of_tails
+        from privpipe.kernels.classes.cells import ratio_of_tails
 
         return ratio_of_tails(*self._tails(block))
 
@@ -345,7 +345,7 @@ class RecursiveCLDiversity(ClassModel):
         return block.value_sets(self.column).once(f"tail {self.l}", self._count_tails)
 
     def _count_tails(self, cells: Cells) -> tuple[Ints, Ints]:
-        from privpipe.kernels.classes.counts import recursive_tail_by_class
+        from privpipe.kernels.classes.cells import recursive_tail_by_class
 
         # The kernel keeps l - 1 counts at hand; more than a class can hold would only cost memory.
         most = int(np.diff(cells.offsets).max(initial=0))

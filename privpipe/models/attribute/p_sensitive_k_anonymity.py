@@ -107,7 +107,7 @@ class PSensitiveKAnonymity(SeveralFigures):
         return {"k": ("at_least", self.k), "p": ("at_least", self.p)}
 
     def figures(self, block: ClassBlock, facts: Facts) -> Mapping[str, NDArray[Any]]:
-        from privpipe.kernels.classes.counts import distinct_by_class
+        from privpipe.kernels.classes.cells import distinct_by_class
 
         if self.columns is None:
             raise UsageError("p_sensitive_k_anonymity: name the sensitive `columns`, or declare them in the policy")

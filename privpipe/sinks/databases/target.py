@@ -21,8 +21,7 @@ from privpipe.sinks.databases.duckdb_store import DuckdbStore
 from privpipe.sinks.databases.postgresql_store import PostgresqlStore
 from privpipe.sinks.databases.sqlite_store import SqliteStore
 from privpipe.sinks.databases.store import ONE, Release, StagedRows, Store
-from privpipe.sinks.local import METADATA, sink_faults
-from privpipe.sinks.target import WholeReleases
+from privpipe.sinks.target import METADATA, WholeReleases, sink_faults
 
 __all__ = ["DatabaseTarget", "store_of"]
 

@@ -15,7 +15,7 @@ from typing_extensions import Doc
 from privpipe.blocks import Facts, FactsRequest, Primitives, RowBlock
 from privpipe.blocks.arrays import Ints
 from privpipe.blocks.marks import Columns
-from privpipe.draws.seed import key_id, read_key, require_key_place
+from privpipe.draws.stream import key_id, read_key, require_key_place
 from privpipe.errors import DataError, UsageError
 from privpipe.roles import column_type_of
 from privpipe.transforms.base import StageContext, StagePlan, Transformer, checked_columns

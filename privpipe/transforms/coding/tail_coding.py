@@ -16,9 +16,9 @@ from privpipe.blocks.marks import ColumnNames, Columns
 from privpipe.errors import DataError, UsageError
 from privpipe.roles import column_type_of
 from privpipe.transforms.base import RowTransformer, StageContext, StagePlan, checked_columns
-from privpipe.transforms.coding.distance_coding import DistanceCode
 from privpipe.transforms.coding.tail_thresholds import (
     BeyondSums,
+    DistanceCode,
     Tail,
     exact_limit,
     instant_of,

@@ -23,7 +23,7 @@ from privpipe.transforms.mondrian.cut_columns import CutColumn
 from privpipe.transforms.mondrian.cut_search import CutProblem, cut_tables, grow, with_persons
 from privpipe.transforms.mondrian.cut_tree import CutTree
 from privpipe.transforms.recoding.encoded_table import EncodedTable
-from privpipe.transforms.recoding.loss import cell_loss, loss_units, weight_units
+from privpipe.transforms.recoding.labelling import cell_loss, loss_units, weight_units
 from privpipe.transforms.suppression.combinations import Classes, Counted
 from privpipe.transforms.suppression.combinations import Combinations as TupleRows
 

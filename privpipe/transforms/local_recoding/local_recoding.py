@@ -21,12 +21,10 @@ from privpipe.transforms.local_recoding.rounds import GONE, Merged, Tuples
 from privpipe.transforms.local_recoding.sweep import MOST_VECTORS, Sweep, column_losses, lattice_size, rounds_detail
 from privpipe.transforms.mondrian.cut_columns import require_one_node_a_label
 from privpipe.transforms.recoding.encoded_table import EncodedTable, encode
-from privpipe.transforms.recoding.labelling import is_recoded
-from privpipe.transforms.recoding.loss import LossSpec, cell_loss, mean_penalty
+from privpipe.transforms.recoding.labelling import LossSpec, cell_loss, is_recoded, mean_penalty
 from privpipe.transforms.recoding.node import NodeCheck
 from privpipe.transforms.recoding.optimal_search import search_optimal
-from privpipe.transforms.suppression.class_failures import judged_sets
-from privpipe.transforms.suppression.judged_sets import require_attainable
+from privpipe.transforms.suppression.judged_sets import judged_sets, require_attainable
 from privpipe.transforms.suppression.record_suppression import budget_of, require_within
 
 __all__ = ["LocalRecoding", "plan"]

@@ -24,8 +24,9 @@ from privpipe.transforms.mondrian.cut_tree import CutTree
 from privpipe.transforms.recoding.encoded_table import rows_by_person, sorted_values
 from privpipe.transforms.recoding.generalize_stage import GeneralizeStage, generalized_columns
 from privpipe.transforms.recoding.labelling import RecodingStage, earlier, texts_of
-from privpipe.transforms.suppression.class_failures import Combinations, judged_sets
+from privpipe.transforms.suppression.class_failures import Combinations
 from privpipe.transforms.suppression.combinations import person_numbers
+from privpipe.transforms.suppression.judged_sets import judged_sets
 from privpipe.transforms.suppression.record_suppression import sensitive_codes, suppress_failing, text_ranks
 
 if TYPE_CHECKING:

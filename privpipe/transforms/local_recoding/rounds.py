@@ -17,8 +17,9 @@ from privpipe.blocks import Facts
 from privpipe.blocks.arrays import Bools, Codes, Ints
 from privpipe.kernels.cluster_labels import NEVER, UNIT, Extents, LevelTables, level_tables, union_increases
 from privpipe.progress import within
-from privpipe.transforms.recoding.loss import loss_units, weight_units
-from privpipe.transforms.suppression.class_failures import Classes, Combinations, JudgedSets, failing_rows
+from privpipe.transforms.recoding.labelling import loss_units, weight_units
+from privpipe.transforms.suppression.class_failures import Classes, Combinations, failing_rows
+from privpipe.transforms.suppression.judged_sets import JudgedSets
 
 if TYPE_CHECKING:
     from privpipe.blocks import ClassModel

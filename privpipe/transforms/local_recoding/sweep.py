@@ -16,7 +16,7 @@ from privpipe.blocks.arrays import Codes, Ints
 from privpipe.progress import within
 from privpipe.transforms.local_recoding.rounds import GONE, Tuples
 from privpipe.transforms.recoding.encoded_table import EncodedTable
-from privpipe.transforms.recoding.loss import cell_loss, column_loss
+from privpipe.transforms.recoding.labelling import cell_loss, column_loss
 
 __all__ = ["MOST_VECTORS", "Sweep", "column_losses", "lattice_size", "rounds_detail"]
 

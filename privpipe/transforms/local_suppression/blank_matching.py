@@ -16,9 +16,15 @@ from privpipe.kernels.local_suppression.blanks import (
     drop_blanks,
     members_of_ring,
 )
-from privpipe.kernels.local_suppression.covers import blank_costs, cheapest_covers, hidden_words, is_empty, matches
-from privpipe.transforms.local_suppression.cell_blanks import BlankGroup
+from privpipe.kernels.local_suppression.wildcard_matching import (
+    blank_costs,
+    cheapest_covers,
+    hidden_words,
+    is_empty,
+    matches,
+)
 from privpipe.transforms.local_suppression.cell_table import CellTable
+from privpipe.transforms.local_suppression.suppress_cells_stage import BlankGroup
 
 __all__ = ["StrictClasses", "blanking_of", "informative_blanks", "strict_blank_groups", "with_few_alone"]
 

@@ -15,12 +15,21 @@ from numpy.typing import NDArray
 from privpipe.blocks import ClassModel
 from privpipe.blocks.arrays import Bools, Floats, Ints
 from privpipe.errors import DataError, UnsupportedError, UsageError, did_you_mean
-from privpipe.kernels.local_suppression.covers import MOST_COLUMNS, cheapest_covers, cheapest_first, matches, packed
+from privpipe.kernels.local_suppression.wildcard_matching import (
+    MOST_COLUMNS,
+    cheapest_covers,
+    cheapest_first,
+    matches,
+    packed,
+)
 from privpipe.models.identity.k_anonymity import KAnonymity
 from privpipe.tolerance import floor_share
 from privpipe.transforms.base import StageContext
-from privpipe.transforms.local_suppression.cell_blanks import BlankGroup, combinations_digest
-from privpipe.transforms.local_suppression.suppress_cells_stage import SuppressCellsStage
+from privpipe.transforms.local_suppression.suppress_cells_stage import (
+    BlankGroup,
+    SuppressCellsStage,
+    combinations_digest,
+)
 
 __all__ = ["Aim", "CellTable", "aim_of", "matching", "read_cells"]
 

@@ -15,11 +15,10 @@ import numpy as np
 from privpipe.blocks.arrays import Ints
 from privpipe.kernels.integer_programs import Limits, Solved, broken
 from privpipe.kernels.integer_programs import solve as solve_problem
-from privpipe.kernels.local_suppression.covers import differing_columns, hidden_words, is_empty, matches
+from privpipe.kernels.local_suppression.wildcard_matching import differing_columns, hidden_words, is_empty, matches
 from privpipe.transforms.local_suppression.blank_matching import blanking_of, with_few_alone
-from privpipe.transforms.local_suppression.cell_blanks import Answer, BlankGroup, BlanksFound, Part
 from privpipe.transforms.local_suppression.cell_table import CellTable
-from privpipe.transforms.local_suppression.suppress_cells_stage import CellBudget
+from privpipe.transforms.local_suppression.suppress_cells_stage import Answer, BlankGroup, BlanksFound, CellBudget, Part
 
 __all__ = ["improved", "new_program", "new_variable", "solve", "strict_part", "wildcard_part"]
 
@@ -458,7 +457,7 @@ def _without_own_limit(table: CellTable, blank_groups: Sequence[BlankGroup]) -> 
     values as will do, in each stratum, blanked in all the others: they match anyone who has that value.
     """
     from privpipe.kernels.local_suppression.blanks import drop_blanks
-    from privpipe.kernels.local_suppression.covers import blank_costs, hidden_words, matches
+    from privpipe.kernels.local_suppression.wildcard_matching import blank_costs, hidden_words, matches
 
     words, missing, fields = table.packed
     cost = table.sets[1]

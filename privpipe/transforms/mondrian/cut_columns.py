@@ -14,7 +14,7 @@ from privpipe.blocks import Histogram
 from privpipe.blocks.arrays import Bools, Floats, Ints
 from privpipe.errors import DataError, HierarchyError, NoSolutionError
 from privpipe.transforms.base import StageContext
-from privpipe.transforms.recoding.labelling import texts_of
+from privpipe.transforms.recoding.labelling import texts_of, type_of
 from privpipe.transforms.recoding.population import SeenColumn, hierarchy_over_both
 
 if TYPE_CHECKING:
@@ -253,7 +253,7 @@ def cut_columns(
             found.append(by_value(column, values, texts_of(values, context, column).to_pylist()))
             continue
         texts = texts_of(values, context, column).to_pylist()
-        hierarchy = context.hierarchies[column].build(texts, counts.tolist(), _kind(context, column))
+        hierarchy = context.hierarchies[column].build(texts, counts.tolist(), type_of(context, column))
         require_one_node_a_label(hierarchy, context)
         leaves = hierarchy.encode(texts)
         if (leaves < 0).any():
@@ -263,7 +263,7 @@ def cut_columns(
                 "complete the hierarchy or write `unknown: root`"
             )
         if strangers is not None:
-            own = SeenColumn(0, tuple(texts), tuple(counts.tolist()), _kind(context, column), hierarchy)
+            own = SeenColumn(0, tuple(texts), tuple(counts.tolist()), type_of(context, column), hierarchy)
             more = texts_of(strangers, context, column).to_pylist()
             hierarchy, theirs = hierarchy_over_both(hierarchy, own, column, more, context)
             require_one_node_a_label(hierarchy, context)
@@ -363,12 +363,6 @@ def _above_least(ticks: pa.Array) -> Floats:
     whole = ticks.fill_null(pc.min(ticks)).to_numpy(zero_copy_only=False)
     unsigned = whole.astype(np.int64 if whole.dtype.kind == "i" else np.uint64).view(np.uint64)
     return np.where(missing, np.nan, (unsigned - unsigned[whole.argmin()]).astype(np.float64))
-
-
-def _kind(context: StageContext, column: str) -> str:
-    from privpipe.roles import column_type_of
-
-    return context.types.get(column) or column_type_of(context.schema.field(column).type)
 
 
 def require_one_node_a_label(hierarchy: Hierarchy, context: StageContext) -> None:

@@ -24,17 +24,10 @@ from privpipe.transforms.mondrian.cut_search import (
 )
 from privpipe.transforms.mondrian.cut_tree import CutTree
 from privpipe.transforms.mondrian.mondrian_stage import MondrianStage, population_combinations, tree_columns, tree_names
-from privpipe.transforms.recoding.loss import cell_loss, column_loss, mean_penalty
-from privpipe.transforms.suppression.class_failures import (
-    Classes,
-    Combinations,
-    JudgedSets,
-    failing_rows,
-    judged_sets,
-    require_sample,
-)
+from privpipe.transforms.recoding.labelling import cell_loss, column_loss, mean_penalty
+from privpipe.transforms.suppression.class_failures import Classes, Combinations, failing_rows, require_sample
 from privpipe.transforms.suppression.combinations import Counted
-from privpipe.transforms.suppression.judged_sets import require_attainable
+from privpipe.transforms.suppression.judged_sets import JudgedSets, judged_sets, require_attainable
 
 __all__ = ["Mondrian", "plan"]
 

@@ -16,7 +16,7 @@ from privpipe.blocks import Facts, Primitives, RowBlock
 from privpipe.blocks.arrays import Floats, Ints
 from privpipe.errors import NoSolutionError
 from privpipe.transforms.base import StageContext, StagePlan
-from privpipe.transforms.order_cuts import OrderCuts, order_cuts
+from privpipe.transforms.exact_quantiles import OrderCuts, order_cuts
 from privpipe.transforms.strata import Strata
 
 if TYPE_CHECKING:

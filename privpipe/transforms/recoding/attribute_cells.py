@@ -21,14 +21,13 @@ from privpipe.hierarchies import Hierarchy, canonical_text
 from privpipe.kernels.quality.loss import LossModel
 from privpipe.progress import within
 from privpipe.transforms.base import StageContext, StagePlan
-from privpipe.transforms.local_suppression.cell_blanks import BlankGroup, BlanksFound
 from privpipe.transforms.local_suppression.cell_table import CellTable, aim_of, read_cells
 from privpipe.transforms.local_suppression.suppress_cells import blanked_of, cell_figures, greedy_cells
-from privpipe.transforms.local_suppression.suppress_cells_stage import SuppressCellsStage
+from privpipe.transforms.local_suppression.suppress_cells_stage import BlankGroup, BlanksFound, SuppressCellsStage
 from privpipe.transforms.recoding.encoded_table import EncodedTable, encode
 from privpipe.transforms.recoding.explorer import Lattice, Limits
 from privpipe.transforms.recoding.generalize_stage import GeneralizeStage, levels_detail
-from privpipe.transforms.recoding.loss import LossSpec, aggregated
+from privpipe.transforms.recoding.labelling import LossSpec, aggregated
 from privpipe.transforms.suppression.record_suppression import require_within
 
 __all__ = ["RepairedNode", "plan", "search_repaired"]

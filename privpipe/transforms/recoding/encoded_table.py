@@ -26,8 +26,9 @@ from privpipe.roles import column_type_of
 from privpipe.transforms.base import StageContext
 from privpipe.transforms.recoding.generalize_stage import GeneralizeStage, generalized_columns
 from privpipe.transforms.recoding.population import PopulationRows, SeenColumn, encode_population
-from privpipe.transforms.suppression.class_failures import Classes, Combinations, judged_sets
+from privpipe.transforms.suppression.class_failures import Classes, Combinations
 from privpipe.transforms.suppression.combinations import apart_by_person, person_numbers
+from privpipe.transforms.suppression.judged_sets import judged_sets
 from privpipe.transforms.suppression.record_suppression import budget_of, sensitive_codes, text_ranks
 
 __all__ = ["EncodedTable", "beside_loading", "encode", "rows_by_person", "searched_quality", "sorted_values"]

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privpipe.blocks.arrays import Bools, Codes, Ints
-from privpipe.kernels.columns.arrays import read_only
+from privpipe.blocks.arrays import Bools, Codes, Ints, read_only
 from privpipe.kernels.lattice.node_cells import earliest, placed, tallied, tallies_merged
 from privpipe.kernels.lattice.node_classes import class_numbers, class_totals, compacted, numbered
 from privpipe.kernels.lattice.vectors import smallest_below

@@ -17,13 +17,12 @@ from privpipe.kernels.quality.table import TableOfColumns
 from privpipe.transforms.base import NO_GOAL, StageContext, StagePlan
 from privpipe.transforms.recoding.encoded_table import EncodedTable, encode, searched_quality
 from privpipe.transforms.recoding.generalize_stage import GeneralizeStage, generalized_columns, levels_detail
-from privpipe.transforms.recoding.labelling import Labelled, Labelling, built_over, texts_of
-from privpipe.transforms.recoding.loss import LossSpec
+from privpipe.transforms.recoding.labelling import Labelled, Labelling, LossSpec, built_over, texts_of
 from privpipe.transforms.recoding.node import CheckedNode, NodeCheck
 from privpipe.transforms.recoding.population import generalize_population
 from privpipe.transforms.recoding.strategies import Outcome, searched
-from privpipe.transforms.suppression.class_failures import JudgedSets, judged_sets, require_sample
-from privpipe.transforms.suppression.judged_sets import require_attainable
+from privpipe.transforms.suppression.class_failures import require_sample
+from privpipe.transforms.suppression.judged_sets import JudgedSets, judged_sets, require_attainable
 from privpipe.transforms.suppression.record_suppression import budget_of, least_share, require_within
 
 if TYPE_CHECKING:

@@ -16,10 +16,12 @@ from privpipe.blocks.parameters import check_parameters
 from privpipe.errors import DataError, UnsupportedError, UsageError, did_you_mean
 from privpipe.roles import column_type_of
 from privpipe.transforms.base import StageContext, StagePlan, checked_columns
-from privpipe.transforms.local_suppression.cell_blanks import Blanked, apply_blanks
+from privpipe.transforms.local_suppression.suppress_cells_stage import Blanked, apply_blanks
 from privpipe.transforms.recoding.labelling import (
     Labelled,
     Labelling,
+    LossSpec,
+    OwnUnitLoss,
     RecodingStage,
     definition_digest,
     earlier,
@@ -27,12 +29,13 @@ from privpipe.transforms.recoding.labelling import (
     is_recoded,
     labels_at,
     learnt_lengths,
+    quality_parameters,
     texts_of,
     type_of,
+    unit_losses,
     with_lengths,
 )
-from privpipe.transforms.recoding.loss import LossSpec, OwnUnitLoss, quality_parameters, unit_losses
-from privpipe.transforms.suppression.class_keys import KeysDropped, with_marked, with_unknown_marked
+from privpipe.transforms.suppression.class_failures import KeysDropped, with_marked, with_unknown_marked
 from privpipe.transforms.suppression.record_suppression import require_within, suppress_failing
 
 if TYPE_CHECKING:

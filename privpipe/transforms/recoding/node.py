@@ -25,7 +25,8 @@ from privpipe.tolerance import slack
 from privpipe.transforms.base import StageContext
 from privpipe.transforms.recoding.encoded_table import EncodedTable
 from privpipe.transforms.recoding.formed_classes import FormedClasses, PackedTable
-from privpipe.transforms.suppression.class_failures import EVERY_WAY, Classes, failing_rows, judged_sets
+from privpipe.transforms.suppression.class_failures import Classes, failing_rows
+from privpipe.transforms.suppression.judged_sets import EVERY_WAY, judged_sets
 
 __all__ = ["Ahead", "CheckedNode", "NodeCheck", "Round", "checking_ahead", "forced_records"]
 
@@ -101,7 +102,7 @@ def _entropy_l_diversity(model: Any, block: ClassBlock, facts: Facts, memory: Me
 
 def _recursive_cl_diversity(model: Any, block: ClassBlock, facts: Facts, memory: Memory) -> Floats:
     """r_1 - c tail: what survives of the most frequent value is below c times what lies outside the first l - 1."""
-    from privpipe.kernels.classes.counts import recursive_tail_by_class
+    from privpipe.kernels.classes.cells import recursive_tail_by_class
 
     cells = block.cells[model.column]
     most = int(np.diff(cells.offsets).max(initial=0))

@@ -28,7 +28,7 @@ from privpipe.transforms.recoding.labelling import (
     labels_at,
     texts_of,
 )
-from privpipe.transforms.suppression.class_keys import KeysDropped
+from privpipe.transforms.suppression.class_failures import KeysDropped
 
 if TYPE_CHECKING:
     from privpipe.draws import Draws, Stream

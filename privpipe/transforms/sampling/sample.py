@@ -15,7 +15,7 @@ from privpipe.blocks.arrays import Bools, Floats, Ints
 from privpipe.blocks.marks import ColumnNames
 from privpipe.errors import DataError, UsageError
 from privpipe.transforms.base import StageContext, StagePlan, Transformer
-from privpipe.transforms.order_cuts import OrderCuts, order_cuts
+from privpipe.transforms.exact_quantiles import OrderCuts, order_cuts
 from privpipe.transforms.shared_draws import SameWithin, Together, together_of
 from privpipe.transforms.strata import Strata, checked_by
 

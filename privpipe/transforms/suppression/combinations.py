@@ -153,7 +153,7 @@ class Counted:
     @classmethod
     def of(cls, rows: Combinations, classes: Classes, gone: Bools) -> Counted:
         """Count the combinations that are not gone."""
-        from privpipe.kernels.classes.counts import counted_once
+        from privpipe.kernels.classes.cells import counted_once
         from privpipe.kernels.lattice.node_classes import class_totals
 
         left = np.where(gone, 0, rows.counts)
@@ -184,7 +184,7 @@ class Counted:
         return ClassBlock(self.sizes[alone], population=self.classes.population[alone])
 
     def _cells(self, column: str) -> Cells:
-        from privpipe.kernels.classes.counts import counted_once
+        from privpipe.kernels.classes.cells import counted_once
         from privpipe.kernels.lattice.node_classes import class_cells
 
         rows, numbers, count = self.rows, self.classes.numbers, self.classes.count

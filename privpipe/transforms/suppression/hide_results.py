@@ -19,7 +19,12 @@ from privpipe.kernels.integer_programs import Limits, minimum
 from privpipe.measures.risk.attribute.counted_table import CountedTable
 from privpipe.measures.risk.attribute.hidden_results import Rule, Rules, read_result
 from privpipe.transforms.base import StageContext, StagePlan, Transformer
-from privpipe.transforms.local_suppression.cell_blanks import Blanked, BlankGroup, apply_blanks, combinations_digest
+from privpipe.transforms.local_suppression.suppress_cells_stage import (
+    Blanked,
+    BlankGroup,
+    apply_blanks,
+    combinations_digest,
+)
 
 if TYPE_CHECKING:
     from privpipe.draws import Draws

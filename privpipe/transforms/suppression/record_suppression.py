@@ -20,9 +20,9 @@ from privpipe.blocks.size_model import HouseholdRule
 from privpipe.errors import DataError, NoSolutionError, UsageError
 from privpipe.tolerance import floor_share
 from privpipe.transforms.base import StageContext, StagePlan, Transformer
-from privpipe.transforms.suppression.class_failures import JudgedSets, failing_rows, judged_sets, require_sample
-from privpipe.transforms.suppression.class_keys import KeysDropped
+from privpipe.transforms.suppression.class_failures import KeysDropped, failing_rows, require_sample
 from privpipe.transforms.suppression.combinations import count_combinations, sensitive_codes, text_ranks
+from privpipe.transforms.suppression.judged_sets import JudgedSets, judged_sets
 
 if TYPE_CHECKING:
     from privpipe.draws import Draws
@@ -86,7 +86,7 @@ def without_parts(
     DataError
         A record without a household, where compositions are judged.
     """
-    from privpipe.kernels.ids.households import parts_of
+    from privpipe.kernels.households import parts_of
 
     household = context.household
     if household is None or household not in table.schema.names:
@@ -116,7 +116,7 @@ def _without_rare(engine: Primitives, table: Any, rule: HouseholdRule, context: 
     """The table without the households whose composition too few have."""
     import pyarrow.compute as pc
 
-    from privpipe.kernels.ids.households import COMPOSITION, Bucketed, Composed, composition_schema
+    from privpipe.kernels.households import COMPOSITION, Bucketed, Composed, composition_schema
 
     household = str(context.household)
     own = context.roles.quasi_identifiers if rule.quasi_identifiers is None else rule.quasi_identifiers

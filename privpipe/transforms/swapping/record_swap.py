@@ -21,7 +21,7 @@ from privpipe.transforms.swapping.homes import Asked, Homes, read_homes, rows_mo
 
 if TYPE_CHECKING:
     from privpipe.draws import Draws
-    from privpipe.kernels.household_swaps import HouseholdSwaps
+    from privpipe.kernels.households import HouseholdSwaps
 
 __all__ = ["RecordSwap"]
 
@@ -214,7 +214,7 @@ class RecordSwap(Transformer):
         return np.asarray(alike < np.array(self.k), dtype=np.bool_)
 
     def _swaps(self, homes: Homes, draws: Draws) -> HouseholdSwaps:
-        from privpipe.kernels.household_swaps import Swapping, swap_quotas, swapped_households
+        from privpipe.kernels.households import Swapping, swap_quotas, swapped_households
 
         stream, levels = draws.of(""), len(self.areas)
         order = stream.child("areas")

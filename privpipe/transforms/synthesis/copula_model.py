@@ -23,7 +23,7 @@ from privpipe.transforms.synthesis.stratum_counts import holders_of_labels, hold
 
 if TYPE_CHECKING:
     from privpipe.kernels.exact_sums import ExactSums
-    from privpipe.kernels.synthesis.scores import ValueRanks
+    from privpipe.kernels.synthesis.copula import ValueRanks
     from privpipe.kernels.synthesis.value_cells import ValuePersons
 
 __all__ = [
@@ -172,8 +172,7 @@ class _Coding:
 
     def orders(self, number: int, tables: Tables) -> dict[str, list[int]]:
         """Places of the labels of each column without an order, by optimal scores; ties by frequency."""
-        from privpipe.kernels.synthesis.copula import category_scores
-        from privpipe.kernels.synthesis.scores import normal_quantiles, optimal_scores
+        from privpipe.kernels.synthesis.copula import category_scores, normal_quantiles, optimal_scores
 
         counts, fixed = [], {}
         for at, name in enumerate(self.columns):
@@ -352,8 +351,7 @@ def _terms(name: str, what: str, marginal: Mapping[str, Any], ranks: ValueRanks 
 
 def _factor(sums: Mapping[tuple[int, ...], ExactSums], terms: Sequence[Floats]) -> Floats:
     """A of the correlations under which scores correlate as they do in the table."""
-    from privpipe.kernels.synthesis.copula import latent_correlation
-    from privpipe.kernels.synthesis.scores import proper_correlation
+    from privpipe.kernels.synthesis.copula import latent_correlation, proper_correlation
 
     s = len(terms)
     correlation = np.eye(s)

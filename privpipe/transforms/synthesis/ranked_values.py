@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from privpipe.kernels.exact_sums import ExactSums
-    from privpipe.kernels.synthesis.scores import ValueRanks
+    from privpipe.kernels.synthesis.copula import ValueRanks
 
 __all__ = [
     "MidRankSums",
@@ -55,7 +55,7 @@ def ranks_of_column(engine: Primitives, table: Any, column: str, strata: Strata,
         The column holds infinities.
     """
     from privpipe.kernels.columns.cell_words import scaled_numbers
-    from privpipe.kernels.synthesis.scores import ValueRanks
+    from privpipe.kernels.synthesis.copula import ValueRanks
 
     distinct = engine.distinct(table, (*strata.by, column)).combine_chunks()
     counts = distinct["__count"].to_numpy().astype(np.int64)
@@ -133,7 +133,7 @@ def numbers_of(rows: RowBlock, column: str) -> tuple[NDArray[Any], Bools]:
 
 def ranks_within(rows: RowBlock, columns: Sequence[str]) -> list[ValueRanks]:
     """Ranks of the values of each column among these records."""
-    from privpipe.kernels.synthesis.scores import ValueRanks
+    from privpipe.kernels.synthesis.copula import ValueRanks
 
     found = []
     for column in columns:
@@ -149,7 +149,7 @@ def taken_at(ranks: ValueRanks, places: Ints, found: Any) -> Any:
     Examples
     --------
     >>> import pyarrow as pa
-    >>> from privpipe.kernels.synthesis.scores import ValueRanks
+    >>> from privpipe.kernels.synthesis.copula import ValueRanks
     >>> taken_at(ValueRanks.of(np.array([5, 7]), np.array([2, 1])), np.array([2, -1, 0]), pa.int64()).to_pylist()
     [7, None, 5]
     """

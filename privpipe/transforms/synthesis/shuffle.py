@@ -39,7 +39,7 @@ from privpipe.transforms.synthesis.ranked_values import (
 if TYPE_CHECKING:
     from privpipe.draws import Draws
     from privpipe.kernels.exact_sums import ExactSums
-    from privpipe.kernels.synthesis.scores import ValueRanks
+    from privpipe.kernels.synthesis.copula import ValueRanks
 
 __all__ = ["Shuffle", "regression"]
 
@@ -223,7 +223,7 @@ def regression(spearman: Floats, masked: int) -> tuple[Floats, Floats]:
     >>> B.round(4).tolist(), (A @ A.T + B @ B.T).round(12).tolist()
     ([[0.5176]], [[1.0]])
     """
-    from privpipe.kernels.synthesis.scores import pearson_of_spearman, proper_correlation
+    from privpipe.kernels.synthesis.copula import pearson_of_spearman, proper_correlation
 
     r = proper_correlation(pearson_of_spearman(spearman))
     across, among = r[:masked, masked:], r[masked:, masked:]
@@ -258,7 +258,7 @@ class _ByPlace:
     middles: Mapping[str, tuple[str, int]]
 
     def __call__(self, rows: RowBlock, name: str) -> Floats:
-        from privpipe.kernels.synthesis.scores import normal_quantiles
+        from privpipe.kernels.synthesis.copula import normal_quantiles
 
         column, known = self.middles[name]
         nothing = rows.column(column).is_null().to_numpy(zero_copy_only=False)

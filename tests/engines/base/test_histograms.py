@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privpipe.engines.base.histograms import codes_of, find_codes, histogram_of, merged_histogram
+from privpipe.engines.base.class_blocks import codes_of, find_codes, histogram_of, merged_histogram
 from privpipe.errors import DataError
 
 FLOATS = st.floats(allow_infinity=False) | st.none() | st.sampled_from([0.0, -0.0, float("nan")])

@@ -11,8 +11,7 @@ import pyarrow as pa
 import pytest
 
 from privpipe.blocks import ClassBlock, ClassQuery
-from privpipe.engines.base.class_blocks import COUNT, block_of_cells
-from privpipe.engines.base.histograms import histogram_of
+from privpipe.engines.base.class_blocks import COUNT, block_of_cells, histogram_of
 from privpipe.engines.distributed import class_parts
 from privpipe.engines.distributed.class_parts import WORDS, PartReader
 from privpipe.engines.distributed.columns import column_name

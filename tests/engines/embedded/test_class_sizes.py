@@ -15,8 +15,8 @@ from privpipe.blocks import ClassBlock, ClassQuery, Facts
 from privpipe.engines import Engine, Source
 from privpipe.engines.base import class_blocks
 from privpipe.engines.base.class_blocks import KnownSizes
-from privpipe.engines.embedded import class_table, joint_cells
-from privpipe.engines.embedded.joint_cells import JointCells
+from privpipe.engines.embedded import class_table
+from privpipe.engines.embedded.class_table import JointCells
 from privpipe.engines.embedded.session import OutOfMemory
 
 Told = list[tuple[int, bool | None]]
@@ -76,7 +76,7 @@ def test_classes_that_memory_may_not_hold_are_counted_in_rounds(
         rounds.append(given)
         return sql(self, *given)
 
-    monkeypatch.setattr(joint_cells, "CELL_BYTES", size * (embedded.session.memory // 2) / len(rows))
+    monkeypatch.setattr(class_table, "CELL_BYTES", size * (embedded.session.memory // 2) / len(rows))
     monkeypatch.setattr(JointCells, "sql", noted)
     keys = ("town", "age")
     table = embedded.scan(Source(data=rows))

@@ -13,10 +13,9 @@ import pytest
 
 from privpipe.blocks import ClassBlock, ClassQuery, Facts, FactsRequest, Histogram
 from privpipe.engines import Engine, Source
-from privpipe.engines.base.class_blocks import COUNT, block_of_cells, grouping_columns
-from privpipe.engines.base.histograms import histogram_of
-from privpipe.engines.embedded import EmbeddedEngine, joint_cells
-from privpipe.engines.embedded.joint_cells import JointCells
+from privpipe.engines.base.class_blocks import COUNT, block_of_cells, grouping_columns, histogram_of
+from privpipe.engines.embedded import EmbeddedEngine, class_table
+from privpipe.engines.embedded.class_table import JointCells
 from privpipe.engines.embedded.session import OutOfMemory
 from privpipe.errors import DataError
 
@@ -71,7 +70,7 @@ def test_every_route_gives_the_same_classes(
     table = engine.scan(Source(data=ROWS))
     whole = shape(engine.classes(table, query))
     assert whole == shape(iter([block_of_cells(counted(engine, table, query), query)]))
-    monkeypatch.setattr(joint_cells, "CELL_BYTES", 10 * engine.session.memory / N)
+    monkeypatch.setattr(class_table, "CELL_BYTES", 10 * engine.session.memory / N)
     assert len(list(JointCells(engine.session, table, query).rounds(list))) == (64 if query.keys else 1)
     assert shape(engine.classes(table, query)) == whole
 
@@ -89,7 +88,7 @@ def test_running_out_of_memory_means_more_rounds(engine: EmbeddedEngine, monkeyp
     query = ClassQuery(keys=("a", "b", "s"), columns=("t",))
     wanted = engine.reduce_classes(table, query, Sizes(), Facts())
     rounds: list[int] = []
-    real = joint_cells.JointCells.sql
+    real = class_table.JointCells.sql
 
     def scarce(self: Any, of: int, number: int) -> str:
         rounds.append(of)
@@ -97,7 +96,7 @@ def test_running_out_of_memory_means_more_rounds(engine: EmbeddedEngine, monkeyp
             raise OutOfMemory("too little")
         return real(self, of, number)
 
-    monkeypatch.setattr(joint_cells.JointCells, "sql", scarce)
+    monkeypatch.setattr(class_table.JointCells, "sql", scarce)
     table = engine.scan(Source(data=ROWS))
     assert engine.reduce_classes(table, query, Sizes(), Facts()) == wanted
     assert Counter(rounds) == {1: 1, 4: 4, 16: 16, 64: 64}
@@ -105,7 +104,7 @@ def test_running_out_of_memory_means_more_rounds(engine: EmbeddedEngine, monkeyp
     def hopeless(self: Any, of: int, number: int) -> str:
         raise OutOfMemory("too little")
 
-    monkeypatch.setattr(joint_cells.JointCells, "sql", hopeless)
+    monkeypatch.setattr(class_table.JointCells, "sql", hopeless)
     with pytest.raises(OutOfMemory):
         engine.reduce_classes(table, query, Sizes(), Facts())
     with pytest.raises(OutOfMemory):

@@ -16,7 +16,7 @@ from privpipe.blocks import ClassBlock, ClassQuery, FactsRequest
 from privpipe.draws import RunKey, Seed
 from privpipe.engines import Source
 from privpipe.engines.base.contract import fingerprint
-from privpipe.engines.embedded import EmbeddedEngine, joins, packed_keys, record_ids, session, sorted_words
+from privpipe.engines.embedded import EmbeddedEngine, class_table, joins, record_ids, session, sorted_words
 from privpipe.engines.embedded.duckdb_table import EmbeddedTable
 from privpipe.errors import DataError, EngineError
 from privpipe.models import CATALOGUE
@@ -223,7 +223,7 @@ def test_lost_classes_are_stored_some_at_a_time(
     whole = kept(plain)
     real = session.Session.run
     monkeypatch.setattr(session.Session, "run", running)
-    monkeypatch.setattr(packed_keys, "MOST_DIGITS", most_digits)
+    monkeypatch.setattr(class_table, "MOST_DIGITS", most_digits)
     monkeypatch.setattr(sorted_words, "SLICE_ROWS", 400)
     monkeypatch.setattr(joins, "LOST_AT_ONCE", 5)
     assert 0 < whole[0] < N

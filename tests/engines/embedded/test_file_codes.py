@@ -21,9 +21,9 @@ from privpipe.engines import Source
 from privpipe.engines.base.contract import fingerprint
 from privpipe.engines.embedded import (
     EmbeddedEngine,
+    class_table,
     coded_files,
     file_codes,
-    packed_keys,
     record_ids,
     session,
     sorted_words,
@@ -108,7 +108,7 @@ def some_of(engine: EmbeddedEngine, table: EmbeddedTable, names: list[str]) -> d
 
 
 def is_packed(engine: EmbeddedEngine, table: EmbeddedTable, query: ClassQuery) -> bool:
-    return packed_keys.PackedClasses.of(engine.session, table, query) is not None
+    return class_table.PackedClasses.of(engine.session, table, query) is not None
 
 
 @pytest.mark.parametrize("query", QUERIES, ids=repr)
@@ -117,7 +117,7 @@ def test_class_tables_are_those_of_the_texts(
     engine: EmbeddedEngine, folder: Path, query: ClassQuery, parts: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if parts > 1:  # words are sorted in several parts
-        monkeypatch.setattr(packed_keys, "parts_of", lambda *_: parts)
+        monkeypatch.setattr(class_table, "parts_of", lambda *_: parts)
         monkeypatch.setattr(sorted_words, "SLICE_ROWS", 100)
     expected = classes(engine.classes(scanned(engine, folder, coded=False), query))
     table = scanned(engine, folder)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from privpipe.blocks import ID_COLUMNS, ClassQuery, RankExchange
 from privpipe.draws import Seed, Stream
 from privpipe.engines import Source
-from privpipe.engines.embedded import EmbeddedEngine, ranks, row_functions, stored_rows
+from privpipe.engines.embedded import EmbeddedEngine, ranks, stored_rows
 from privpipe.engines.embedded.ranks import exchange_held
 from privpipe.errors import DataError, EngineError
 from privpipe.transforms.swapping.segment_swap import SegmentPermutation
@@ -123,12 +123,12 @@ def test_rows_are_brought_into_memory_where_there_is_room(monkeypatch: pytest.Mo
         derived = kept.derived(f"SELECT * FROM {kept.source}")
         assert derived.rows is None
         monkeypatch.setattr(stored_rows, "MEMORY_BYTES", 3 * (8 + 32 + 16) * 2)
-        assert row_functions.brought(engine.session, derived) is derived
+        assert stored_rows.brought(engine.session, derived) is derived
         monkeypatch.undo()
-        brought = row_functions.brought(engine.session, derived)
+        brought = stored_rows.brought(engine.session, derived)
         assert brought.rows is not None
         assert engine.collect(brought).equals(engine.collect(table))
-        assert row_functions.brought(engine.session, brought) is brought
+        assert stored_rows.brought(engine.session, brought) is brought
 
 
 def test_memory_that_runs_out_is_an_engine_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,7 +139,7 @@ def test_memory_that_runs_out_is_an_engine_error(monkeypatch: pytest.MonkeyPatch
         table = engine.with_record_ids(engine.scan(Source(data=pa.table({"x": [1.0, 2.0]}))), None, Seed.insecure(1))
         exchange = RankExchange(2, 2, 1, SegmentPermutation(STREAM, 1, "unswapped"))
         monkeypatch.setattr(ranks, "positions_by_value", exhausted)
-        monkeypatch.setattr(row_functions, "positions_by_code", exhausted)
+        monkeypatch.setattr(stored_rows, "positions_by_code", exhausted)
         for work in (
             lambda: engine.exchange_ranks(table, "x", STREAM, exchange),
             lambda: engine.map_groups(

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from privpipe.blocks import ClassQuery
 from privpipe.draws import Seed
 from privpipe.engines import Source
-from privpipe.engines.embedded import EmbeddedEngine, packed_keys, session, sorted_words
-from privpipe.engines.embedded.digits import Digits
-from privpipe.engines.embedded.packed_keys import PackedClasses, PackedKeys
+from privpipe.engines.embedded import EmbeddedEngine, class_table, session, sorted_words
+from privpipe.engines.embedded.class_table import PackedClasses, PackedKeys
+from privpipe.engines.embedded.file_codes import Digits
 from privpipe.errors import EngineError
 from tests.engines.embedded.test_class_table import shape
 from tests.tiers import at_most
@@ -63,21 +63,21 @@ def test_room_that_comes_and_goes_changes_nothing(engine: EmbeddedEngine, monkey
 def test_columns_of_other_classes_are_not_put_together(engine: EmbeddedEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Their cells would be those of other records: a class with one illness would look like one with several."""
     classes = packed(engine)
-    words: Any = packed_keys.sorted_words
+    words: Any = class_table.sorted_words
     numbers = itertools.count()
 
     def shifted(*given: Any, radix: int, **more: Any) -> Iterator[Any]:
         late = next(numbers) % 2
         return (each + late * radix for each in words(*given, radix=radix, **more))
 
-    monkeypatch.setattr(packed_keys, "sorted_words", shifted)
+    monkeypatch.setattr(class_table, "sorted_words", shifted)
     with pytest.raises(EngineError, match="columns have other classes"):
         list(classes.blocks())
 
 
 @given(
     rows=st.lists(st.tuples(st.sampled_from(["a", "b", "", None]), st.sampled_from([3, 4, 90, None])), min_size=1),
-    exact=st.sampled_from([0, packed_keys.EXACT]),
+    exact=st.sampled_from([0, class_table.EXACT]),
 )
 @settings(max_examples=at_most(40), deadline=None, suppress_health_check=list(HealthCheck))
 def test_keys_are_the_same_numbers_however_they_are_packed(
@@ -90,7 +90,7 @@ def test_keys_are_the_same_numbers_however_they_are_packed(
     loaded = engine.with_record_ids(engine.scan(Source(data=table)), None, Seed.insecure(4))
     query = ClassQuery(keys=("zip", "age"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(packed_keys, "EXACT", exact)
+        patch.setattr(class_table, "EXACT", exact)
         classes = PackedClasses.of(engine.session, loaded, query)
         if classes is None:  # an integer column without any value has no digits
             assert all(age is None for _, age in rows)
@@ -115,7 +115,7 @@ def test_keys_are_exact_up_to_the_largest(sizes: tuple[int, int]) -> None:
     """Floating-point numbers hold every integer to 2^53; beyond, keys are packed as integers."""
     least = -(1 << 40)
     keys = PackedKeys(("a", "b"), tuple(Digits(size, None, least, missing=False) for size in sizes))
-    assert (keys.size <= packed_keys.EXACT) == ("DOUBLE" in keys.sql)
+    assert (keys.size <= class_table.EXACT) == ("DOUBLE" in keys.sql)
     first, second = (sorted({0, 1, size // 2, size - 2, size - 1}) for size in sizes)
     cells = pa.table({"a": [least + x for x in first for _ in second], "b": [least + y for _ in first for y in second]})
     with duckdb.connect() as database:

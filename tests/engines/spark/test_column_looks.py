@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privpipe.draws import Seed
-from privpipe.engines.base.histograms import histogram_of
+from privpipe.engines.base.class_blocks import histogram_of
 from privpipe.engines.spark.column_values import ColumnLook, Looker, Looks
 
 SEED = Seed.insecure(5)

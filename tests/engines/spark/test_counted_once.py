@@ -13,8 +13,8 @@ import pytest
 from privpipe.blocks import ClassBlock, ClassQuery, Facts, FactsRequest
 from privpipe.draws import Seed
 from privpipe.engines import Engine, Source
+from privpipe.engines.base.class_blocks import histogram_of
 from privpipe.engines.base.contract import KeyedFingerprint, counted_fingerprint
-from privpipe.engines.base.histograms import histogram_of
 from privpipe.engines.spark import SparkEngine, driver_memory
 from privpipe.errors import DataError
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from privpipe.blocks.arrays import read_only
 from privpipe.kernels.classes.cells import marginal_cells, merged_cells, row_cells
-from privpipe.kernels.columns.arrays import read_only
 from privpipe.kernels.grouping.word_groups import group_rows, number_words, ordered_by_group
 
 

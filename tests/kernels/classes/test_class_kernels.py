@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from privpipe.errors import UsageError
-from privpipe.kernels.classes.counts import (
+from privpipe.kernels.classes.cells import (
     distinct_by_class,
     largest_by_class,
     recursive_ratio_by_class,

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privpipe.kernels.classes.counts import counted_once
+from privpipe.kernels.classes.cells import counted_once
 
 COMBINATIONS = st.lists(
     st.tuples(st.integers(0, 4), st.integers(0, 3), st.integers(0, 2), st.sampled_from([1, 1, 6])), max_size=40

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privpipe.kernels.grouping import parallel_order
-from privpipe.kernels.grouping.parallel_order import (
+from privpipe.kernels.grouping import sorting
+from privpipe.kernels.grouping.sorting import (
     give_by_rank,
     positions_by_code,
     positions_by_value,
@@ -53,9 +53,9 @@ def test_words_of_integers_are_ordered_like_them(values: list[int]) -> None:
 def test_records_lie_by_word_then_tie_word_then_as_settled(
     monkeypatch: pytest.MonkeyPatch, seed: int, stretch: int, buckets: int, sampled: int
 ) -> None:
-    monkeypatch.setattr(parallel_order, "STRETCH", stretch)
-    monkeypatch.setattr(parallel_order, "BUCKETS", buckets)
-    monkeypatch.setattr(parallel_order, "SAMPLED", sampled)
+    monkeypatch.setattr(sorting, "STRETCH", stretch)
+    monkeypatch.setattr(sorting, "BUCKETS", buckets)
+    monkeypatch.setattr(sorting, "SAMPLED", sampled)
     rng = np.random.default_rng(seed)
     n = int(rng.integers(0, 200))
     words = rng.choice(np.array([0, 1, 5, 2**63, 2**64 - 1, *range(9, 60)], np.uint64)[: int(rng.integers(1, 60))], n)

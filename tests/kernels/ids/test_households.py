@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from privpipe.blocks import RowBlock
-from privpipe.kernels.ids.households import COMPOSITION, Composed, parts_of
+from privpipe.kernels.households import COMPOSITION, Composed, parts_of
 from privpipe.kernels.ids.record_ids import normalised, partners
 
 

@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 from privpipe.compiled import load
 from privpipe.draws import Seed, siphash
 from privpipe.errors import DataError
+from privpipe.kernels.columns import cell_words
 from privpipe.kernels.columns.cell_words import CodedCells, coded_words, integer_cells
-from privpipe.kernels.ids import cell_states, record_ids
+from privpipe.kernels.ids import record_ids
 from privpipe.kernels.ids.record_ids import (
     content_hash,
     declared_id,
@@ -262,7 +263,7 @@ def test_numbers_of_a_dictionary_hash_as_the_texts_they_stand_for(values: list[s
     assert (hash_cells([integer_cells(ages.to_numpy()), coded], len(codes), SEED) == plain).all()
     moved = [np.zeros((4, 32), np.uint64) for _ in range(2)], [np.zeros(32, np.uint64) for _ in range(2)]
     load()
-    for absorb, state, words in zip((cell_states._absorb_coded, cell_states._absorb_coded_plain), *moved, strict=True):
+    for absorb, state, words in zip((cell_words._absorb_coded, cell_words._absorb_coded_plain), *moved, strict=True):
         absorb(coded.codes, coded.starts, coded.words, 0, len(codes), state, words)
     assert (moved[0][0] == moved[0][1]).all()
     assert (moved[1][0] == moved[1][1]).all()

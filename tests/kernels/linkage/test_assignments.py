@@ -7,7 +7,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from privpipe.kernels.linkage.assignments import assignable
+from privpipe.kernels.linkage.distance import assignable
 
 
 def by_enumeration(fits: np.ndarray) -> np.ndarray:

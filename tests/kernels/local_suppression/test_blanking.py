@@ -19,8 +19,15 @@ from privpipe.kernels.local_suppression.blanks import (
     drop_blanks,
     members_of_ring,
 )
-from privpipe.kernels.local_suppression.covers import blank_costs, cheapest_covers, cheapest_first, matches, packed
-from privpipe.kernels.local_suppression.wildcard_matching import informative_sizes, matching_sizes
+from privpipe.kernels.local_suppression.wildcard_matching import (
+    blank_costs,
+    cheapest_covers,
+    cheapest_first,
+    informative_sizes,
+    matches,
+    matching_sizes,
+    packed,
+)
 
 
 def matched(codes: Any, counts: Any, informative: bool = False) -> list[int]:

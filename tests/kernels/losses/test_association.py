@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privpipe.kernels.losses.association import counted_pairs, rank_correlation, rank_ratio, uncertainty
+from privpipe.kernels.losses.column_losses import counted_pairs, rank_correlation, rank_ratio, uncertainty
 
 Cells = list[tuple[int, int]]
 CELLS = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 3)), min_size=1, max_size=40)

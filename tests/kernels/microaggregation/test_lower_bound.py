@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from privpipe.draws import Stream
 from privpipe.kernels.microaggregation.blocks import Refinement, block_groups, block_proof
-from privpipe.kernels.microaggregation.group_pool import Pool, squared_distances
-from privpipe.kernels.microaggregation.group_pricing import PricedGroups, price_groups
+from privpipe.kernels.microaggregation.group_pool import Pool, PricedGroups, price_groups, squared_distances
 from privpipe.kernels.microaggregation.lower_bound import proved_groups
 from privpipe.kernels.microaggregation.mdav import mdav_groups
 from privpipe.kernels.microaggregation.refine import group_sse

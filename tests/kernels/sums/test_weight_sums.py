@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privpipe.kernels.weight_sums import exact_sum_by_class
+from privpipe.kernels.exact_sums import exact_sum_by_class
 
 cells = st.lists(
     st.tuples(st.floats(-1e12, 1e12, allow_subnormal=False), st.integers(1, 2**40)), min_size=0, max_size=20

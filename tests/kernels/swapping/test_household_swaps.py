@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from privpipe.kernels.household_swaps import HouseholdSwaps, Swapping, swap_quotas, swapped_households
+from privpipe.kernels.households import HouseholdSwaps, Swapping, swap_quotas, swapped_households
 
 
 def swapping(seed: int, n: int, finest: int, rate: float, loose: bool) -> Swapping:

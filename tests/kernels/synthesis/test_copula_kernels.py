@@ -15,9 +15,9 @@ from privpipe.kernels.synthesis.copula import (
     grouped_correlation,
     interval_terms,
     latent_correlation,
+    optimal_scores,
     within_share,
 )
-from privpipe.kernels.synthesis.scores import optimal_scores
 
 
 def by_rectangles(rho: float, first: list[float], second: list[float]) -> float:

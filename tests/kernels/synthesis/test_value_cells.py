@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from privpipe.kernels.synthesis.scores import ValueRanks
+from privpipe.kernels.synthesis.copula import ValueRanks
 from privpipe.kernels.synthesis.value_cells import ValueCells
 from tests.tiers import deep_beyond
 

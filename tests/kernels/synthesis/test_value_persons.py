@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privpipe.kernels.synthesis.scores import ValueRanks
+from privpipe.kernels.synthesis.copula import ValueRanks
 from privpipe.kernels.synthesis.value_cells import ValueCells, ValuePersons, first_of_each
 
 SEEDS = st.integers(0, 10_000)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privpipe.kernels.uniqueness.individual_risk import household_risk, individual_risk
+from privpipe.kernels.uniqueness.frequency_models import household_risk, individual_risk
 
 
 def series(f: float, population: float) -> float:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from privpipe.kernels.uniqueness.loglinear import TooManyCells, fitted_means, separators
+from privpipe.kernels.uniqueness.frequency_models import TooManyCells, fitted_means, separators
 
 
 def table(seed: int, shape: tuple[int, ...]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -25,7 +25,7 @@ from privpipe.errors import PolicyError, Refused, UnsupportedError, UsageError
 from privpipe.hierarchies import HierarchySpec
 from privpipe.judging import JudgingRules, assess
 from privpipe.measures import InformationLoss
-from privpipe.measures.utility.loss_functions import REGISTERED, register_loss
+from privpipe.measures.utility.loss_columns import REGISTERED, register_loss
 from privpipe.roles import Roles
 from tests.tiers import at_most
 

@@ -10,7 +10,7 @@ import pytest
 
 from privpipe.kernels.microaggregation.univariate import fixed_groups, univariate_groups
 from privpipe.transforms import Microaggregate
-from privpipe.transforms.microaggregation.tied_blocks import tied_apart, with_tied_values
+from privpipe.transforms.microaggregation.record_groups import tied_apart, with_tied_values
 
 
 @pytest.mark.parametrize("groups_of", [univariate_groups, fixed_groups])

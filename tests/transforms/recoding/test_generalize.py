@@ -20,7 +20,7 @@ from privpipe.roles import Roles
 from privpipe.transforms import Generalize
 from privpipe.transforms.base import StageContext
 from privpipe.transforms.recoding.generalize import plan
-from privpipe.transforms.recoding.loss import LossSpec, OwnUnitLoss, own_loss, unit_losses
+from privpipe.transforms.recoding.labelling import LossSpec, OwnUnitLoss, own_loss, unit_losses
 
 ROLES = Roles(quasi_identifiers=["age", "town"])
 HIERARCHIES = {

@@ -16,7 +16,7 @@ from privpipe.draws import Draws, Seed
 from privpipe.engines import Engine, Source
 from privpipe.errors import DataError, UsageError
 from privpipe.transforms import Sample
-from privpipe.transforms.order_cuts import OrderCuts
+from privpipe.transforms.exact_quantiles import OrderCuts
 from privpipe.transforms.sampling.sample import proportional
 from tests.tiers import at_most
 

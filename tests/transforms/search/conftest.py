@@ -31,7 +31,7 @@ from privpipe.testing.plain_engine import histogram_of
 from privpipe.tolerance import floor_share
 from privpipe.transforms import Generalize
 from privpipe.transforms.base import StageContext
-from privpipe.transforms.recoding.loss import Aggregate, LossSpec
+from privpipe.transforms.recoding.labelling import Aggregate, LossSpec
 
 COLUMNS = ("a", "b", "c")
 Text = str | None

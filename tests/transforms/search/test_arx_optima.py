@@ -40,7 +40,7 @@ from privpipe.transforms import Generalize
 from privpipe.transforms.base import StageContext
 from privpipe.transforms.recoding.encoded_table import EncodedTable, encode, searched_quality
 from privpipe.transforms.recoding.generalize_stage import MOST_NODES
-from privpipe.transforms.recoding.loss import LossSpec
+from privpipe.transforms.recoding.labelling import LossSpec
 from privpipe.transforms.recoding.node import NodeCheck
 from privpipe.transforms.recoding.optimal_search import search_optimal
 from tests.tiers import deep_among

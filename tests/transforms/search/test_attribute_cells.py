@@ -14,7 +14,7 @@ import privpipe as pp
 from privpipe.engines import Engine
 from privpipe.errors import NoSolutionError, UnsupportedError
 from privpipe.transforms import Generalize
-from privpipe.transforms.recoding.loss import LossSpec
+from privpipe.transforms.recoding.labelling import LossSpec
 from tests.tiers import deep_beyond
 
 LEVELS = {"age": 4, "town": 3}

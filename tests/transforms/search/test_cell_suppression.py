@@ -16,11 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privpipe.errors import EngineError, NoSolutionError
-from privpipe.transforms.local_suppression.cell_blanks import BlanksFound
 from privpipe.transforms.local_suppression.cell_table import CellTable
 from privpipe.transforms.local_suppression.integer_programs import improved
 from privpipe.transforms.local_suppression.suppress_cells import greedy_cells
-from privpipe.transforms.local_suppression.suppress_cells_stage import CellBudget
+from privpipe.transforms.local_suppression.suppress_cells_stage import BlanksFound, CellBudget
 from tests.tiers import at_most
 
 KEYS = ("urbrur", "roof", "walls", "water", "electcon", "relat", "sex")

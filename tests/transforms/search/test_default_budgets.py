@@ -20,7 +20,7 @@ from privpipe.transforms.recoding.encoded_table import encode, searched_quality
 from privpipe.transforms.recoding.explorer import Explorer, Lattice, Limits
 from privpipe.transforms.recoding.generalize import plan
 from privpipe.transforms.recoding.generalize_stage import MOST_NODES, SearchBudget
-from privpipe.transforms.recoding.loss import LossSpec
+from privpipe.transforms.recoding.labelling import LossSpec
 from privpipe.transforms.recoding.node import Ahead, NodeCheck
 from privpipe.transforms.recoding.strategies import BoxSearch
 from tests.tiers import at_most

@@ -15,7 +15,7 @@ from privpipe.tolerance import floor_share
 from privpipe.transforms.recoding.encoded_table import encode, searched_quality
 from privpipe.transforms.recoding.explorer import Explorer, Lattice, Limits, Spent
 from privpipe.transforms.recoding.heuristics import exchange, exchange_on, genetic, top_down
-from privpipe.transforms.recoding.loss import LossSpec
+from privpipe.transforms.recoding.labelling import LossSpec
 from privpipe.transforms.recoding.node import NodeCheck
 from tests.tiers import at_most
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from privpipe.kernels.columns.arrays import read_only
+from privpipe.blocks.arrays import read_only
 from privpipe.kernels.columns.codes import PackedColumns
 from privpipe.kernels.lattice.node_cells import cells_of, tallied, tallied_cells, tallies_merged
 from privpipe.kernels.lattice.node_classes import class_cells, numbered

@@ -15,7 +15,7 @@ from privpipe.models import AverageRisk, DistinctLDiversity, KAnonymity, SampleU
 from privpipe.transforms import Generalize
 from privpipe.transforms.recoding.generalize import plan
 from privpipe.transforms.recoding.generalize_stage import SearchBudget
-from privpipe.transforms.recoding.loss import LossSpec
+from privpipe.transforms.recoding.labelling import LossSpec
 
 TREE = [["v0", "g0", "*"], ["v1", "g0", "*"], ["v2", "g1", "*"], ["v3", "g1", "*"]]
 ROWS = {

@@ -18,7 +18,7 @@ from privpipe.hierarchies import Hierarchy, HierarchySpec
 from privpipe.transforms import Generalize
 from privpipe.transforms.recoding import generalize
 from privpipe.transforms.recoding.generalize import needs_combinations, plan
-from privpipe.transforms.recoding.loss import LossSpec
+from privpipe.transforms.recoding.labelling import LossSpec
 from tests.tiers import at_most
 
 SEED = Seed.insecure(1)

@@ -27,7 +27,7 @@ from privpipe.transforms import Generalize, LocalRecoding
 from privpipe.transforms.base import StageContext, StagePlan
 from privpipe.transforms.local_recoding.local_recoding import plan
 from privpipe.transforms.recoding.generalize import plan as plan_one_vector
-from privpipe.transforms.recoding.loss import LossSpec
+from privpipe.transforms.recoding.labelling import LossSpec
 from tests.tiers import at_most, deep_among
 
 SEED = Seed.insecure(1)

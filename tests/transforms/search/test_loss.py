@@ -17,7 +17,7 @@ from privpipe.roles import Roles
 from privpipe.transforms import Generalize
 from privpipe.transforms.base import StageContext
 from privpipe.transforms.recoding.encoded_table import encode
-from privpipe.transforms.recoding.loss import LossSpec
+from privpipe.transforms.recoding.labelling import LossSpec
 from privpipe.transforms.recoding.node import NodeCheck
 
 QIS = [

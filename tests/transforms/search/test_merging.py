@@ -22,7 +22,7 @@ from privpipe.transforms import LocalRecoding
 from privpipe.transforms.base import StageContext, StagePlan
 from privpipe.transforms.local_recoding import clusters
 from privpipe.transforms.local_recoding.local_recoding import plan
-from privpipe.transforms.recoding.loss import LossSpec
+from privpipe.transforms.recoding.labelling import LossSpec
 from tests.tiers import at_most
 from tests.transforms.search.merging_oracle import plainly_merged
 from tests.transforms.search.test_local_recoding import ADULT, by_rounds, of_file

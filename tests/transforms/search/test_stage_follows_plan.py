@@ -20,7 +20,7 @@ from privpipe.tolerance import floor_share
 from privpipe.transforms import SuppressRecords
 from privpipe.transforms.base import StagePlan
 from privpipe.transforms.recoding.generalize import plan
-from privpipe.transforms.recoding.loss import LossSpec
+from privpipe.transforms.recoding.labelling import LossSpec
 from tests.tiers import at_most
 
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]

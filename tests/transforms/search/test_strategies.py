@@ -21,7 +21,7 @@ from privpipe.transforms.recoding.encoded_table import encode, searched_quality
 from privpipe.transforms.recoding.explorer import Explorer, Lattice, Limits
 from privpipe.transforms.recoding.generalize import APPROACHES, approach_of, plan
 from privpipe.transforms.recoding.heuristics import STRATEGIES
-from privpipe.transforms.recoding.loss import LossSpec
+from privpipe.transforms.recoding.labelling import LossSpec
 from privpipe.transforms.recoding.node import NodeCheck
 from privpipe.transforms.recoding.optimal_search import LatticeSearch
 from privpipe.transforms.recoding.strategies import BoxSearch

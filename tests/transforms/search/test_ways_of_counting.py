@@ -40,7 +40,7 @@ from privpipe.tolerance import floor_share
 from privpipe.transforms import Generalize
 from privpipe.transforms.recoding.encoded_table import encode, searched_quality
 from privpipe.transforms.recoding.generalize import plan
-from privpipe.transforms.recoding.loss import LossSpec
+from privpipe.transforms.recoding.labelling import LossSpec
 from privpipe.transforms.recoding.node import NodeCheck
 from privpipe.transforms.suppression.record_suppression import suppress_failing
 from tests.tiers import at_most

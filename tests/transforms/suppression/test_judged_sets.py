@@ -18,7 +18,7 @@ from privpipe.models import (
 )
 from privpipe.roles import Roles
 from privpipe.transforms.base import StageContext
-from privpipe.transforms.suppression.class_failures import JudgedSets, judged_sets
+from privpipe.transforms.suppression.judged_sets import JudgedSets, judged_sets
 
 ROLES = Roles(quasi_identifiers=["age", "sex", "zip"], sensitive=["illness"])
 

@@ -11,7 +11,7 @@ import pytest
 from scipy.stats import norm, rankdata
 
 from privpipe.blocks import Facts, RowBlock
-from privpipe.kernels.synthesis.scores import ValueRanks
+from privpipe.kernels.synthesis.copula import ValueRanks
 from privpipe.transforms.strata import Strata
 from privpipe.transforms.synthesis.copula_model import Scoring, put_in_order
 

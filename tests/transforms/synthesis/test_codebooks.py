@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from privpipe.kernels.synthesis.scores import ValueRanks
+from privpipe.kernels.synthesis.copula import ValueRanks
 from privpipe.kernels.synthesis.value_cells import ValueCells
 from privpipe.transforms.synthesis.codebooks import FOLDED_AWAY, Codebook
 

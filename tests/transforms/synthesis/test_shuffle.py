@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy.stats import spearmanr
 
 from privpipe.errors import DataError, NoSolutionError, UsageError
-from privpipe.kernels.synthesis.scores import ValueRanks, pearson_of_spearman, proper_correlation
+from privpipe.kernels.synthesis.copula import ValueRanks, pearson_of_spearman, proper_correlation
 from privpipe.transforms import Shuffle
 from privpipe.transforms.synthesis.shuffle import regression
 from tests.tiers import at_most

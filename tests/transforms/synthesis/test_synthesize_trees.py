@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from privpipe.blocks import RowBlock
 from privpipe.draws import Draws, Seed
 from privpipe.errors import DataError, UnsupportedError, UsageError
-from privpipe.kernels.synthesis.scores import ValueRanks
+from privpipe.kernels.synthesis.copula import ValueRanks
 from privpipe.kernels.synthesis.trees import CodeTree, category_order
 from privpipe.kernels.synthesis.value_cells import ValueCells
 from privpipe.transforms import Synthesize

@@ -17,7 +17,7 @@ from privpipe.blocks.arrays import Bools, Ints
 from privpipe.blocks.guarantee import short
 from privpipe.blocks.marks import LargestShare, OneSensitive, OwnColumns, Stricter
 from privpipe.kernels.classes.posterior import Table, class_tables, drawn_tables, ways
-from privpipe.measures.risk.algorithm.finer_labels import Finer, finer_labels, texts_of
+from privpipe.measures.risk.algorithm.downcoding import Finer, finer_labels, texts_of
 from privpipe.roles import Roles
 
 __all__ = ["MinimalityAttack", "unsplit_share"]

@@ -124,7 +124,7 @@ class HomogeneityAttack(ClassInference):
     certainty: Annotated[PositiveShare, Doc("share of the commonest value from which a class gives it away")] = 1.0
 
     def gained(self, block: ClassBlock) -> Ints:
-        from privpipe.kernels.classes.counts import largest_by_class
+        from privpipe.kernels.classes.cells import largest_by_class
 
         cells = block.cells[self.column]
         top = largest_by_class(cells.offsets, cells.counts)
@@ -266,7 +266,7 @@ class AttributeInference(ClassInference):
         return "released"
 
     def gained(self, block: ClassBlock) -> Ints:
-        from privpipe.kernels.classes.counts import largest_by_class
+        from privpipe.kernels.classes.cells import largest_by_class
 
         cells = block.cells[self.column]
         return largest_by_class(cells.offsets, cells.counts)

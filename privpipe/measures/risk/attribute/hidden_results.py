@@ -14,7 +14,7 @@ from privpipe.blocks.arrays import Bools, Floats, Ints
 from privpipe.blocks.guarantee import require_columns, short
 from privpipe.blocks.parameters import require_integer, require_number
 from privpipe.errors import UnsupportedError, UsageError, did_you_mean
-from privpipe.kernels.losses.association import CountedPairs, cramers_v, rank_correlation
+from privpipe.kernels.losses.column_losses import CountedPairs, cramers_v, rank_correlation
 from privpipe.measures.risk.attribute.counted_table import CountedColumn, CountedTable
 from privpipe.tolerance import at_least, at_most
 

@@ -110,7 +110,7 @@ class Spread:
 
 def spread_of(sums: RiskSums, records: int, threshold: float, threshold_for: float | None) -> Spread:
     """The figures of merged sums; single risks with a household become the household's."""
-    from privpipe.kernels.uniqueness.individual_risk import household_risk
+    from privpipe.kernels.uniqueness.frequency_models import household_risk
 
     households, risks, counts = sums.joined()
     if len(households) and not sums.total:
@@ -159,9 +159,9 @@ def weighted_patterns(records: DistinctBlock, matching: bool) -> tuple[ClassBloc
     >>> block.sizes.tolist(), block.weights.tolist(), owner.tolist()
     ([2, 1], [5.0, 4.0], [0, 0, 1])
     """
-    from privpipe.kernels.columns.arrays import read_only
+    from privpipe.blocks.arrays import read_only
+    from privpipe.kernels.exact_sums import exact_sum_by_class
     from privpipe.kernels.local_suppression.wildcard_matching import informative_frequencies
-    from privpipe.kernels.weight_sums import exact_sum_by_class
 
     blanks = records.blanks if matching else None
     codes = records.codes if blanks is None else np.where(blanks, -1, records.codes)
@@ -299,12 +299,12 @@ class IndividualRisk(Guarantee):
 
     def risks(self, block: ClassBlock) -> Floats:
         """Risk of a record of each class, shape (n_classes,)."""
-        from privpipe.kernels.uniqueness.individual_risk import individual_risk
+        from privpipe.kernels.uniqueness.frequency_models import individual_risk
 
         return individual_risk(*self.frequencies(block), approximate=self.method == "approximate")
 
     def record_figures(self, records: DistinctBlock, households: Ints | None, matching: bool) -> Mapping[str, Floats]:
-        from privpipe.kernels.uniqueness.individual_risk import shared_risk
+        from privpipe.kernels.uniqueness.frequency_models import shared_risk
 
         patterns, owner = weighted_patterns(records, matching)
         sample, population = self.frequencies(patterns)

@@ -179,7 +179,7 @@ class LoglinearRisk(Guarantee):
 
     def measure(self, block: Any, facts: Facts) -> Tally:
         """The figures of a `DistinctBlock` with weights."""
-        from privpipe.kernels.uniqueness.loglinear import NotSettled, TooManyCells
+        from privpipe.kernels.uniqueness.frequency_models import NotSettled, TooManyCells
 
         codes, places = np.unique(block.codes, axis=0, return_inverse=True)
         counts = np.zeros(len(codes), np.int64)
@@ -216,7 +216,7 @@ class LoglinearRisk(Guarantee):
         terms: list[tuple[int, ...]],
     ) -> Floats:
         """Fitted means of the cells, by the variant."""
-        from privpipe.kernels.uniqueness.loglinear import NotSettled, fitted_means, fitted_with_offset
+        from privpipe.kernels.uniqueness.frequency_models import NotSettled, fitted_means, fitted_with_offset
 
         if self.method == "ce":
             return fitted_with_offset(levels, counts, terms, self.max_cells, (counts / weights + EMPTY, EMPTY))

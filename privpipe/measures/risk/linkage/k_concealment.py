@@ -16,7 +16,7 @@ from privpipe.blocks.guarantee import short
 from privpipe.blocks.marks import KeyColumns, LeastNumber, Stricter
 from privpipe.blocks.verdict import Comparison
 from privpipe.errors import HierarchyError
-from privpipe.kernels.linkage.assignments import LARGEST_TOTAL, assignable
+from privpipe.kernels.linkage.distance import LARGEST_TOTAL, assignable
 from privpipe.measures.risk.linkage.linkable_files import NEEDS_ORIGINAL, ComparedLabels, compared_labels
 
 __all__ = ["KConcealment"]

@@ -58,7 +58,7 @@ class UnsortedMatching(PositionMeasure):
     quasi_identifiers: Annotated[KeyColumns, Doc("not used: rows are compared over all released columns")] = None
 
     def judge_positions(self, positions: RowPositions | str) -> Verdict:
-        from privpipe.kernels.synthesis.scores import order_correlation
+        from privpipe.kernels.synthesis.copula import order_correlation
 
         if isinstance(positions, str):
             return Verdict(self, None, "error", self.demanded(), reason=positions)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from privpipe.kernels.local_suppression.wildcard_matching import sample_frequencies
-from privpipe.kernels.uniqueness.individual_risk import individual_risk
+from privpipe.kernels.uniqueness.frequency_models import individual_risk
 from tests.tiers import at_most
 
 Rows = list[tuple[Any, ...]]

@@ -19,7 +19,7 @@ import privpipe as pp
 from privpipe.blocks.file_pair import RowPositions
 from privpipe.engines import Engine
 from privpipe.errors import Refused, UsageError
-from privpipe.kernels.synthesis.scores import order_correlation
+from privpipe.kernels.synthesis.copula import order_correlation
 from privpipe.measures import UnsortedMatching
 
 

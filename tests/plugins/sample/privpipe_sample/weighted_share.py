@@ -49,7 +49,7 @@ class WeightedShare(ClassModel):
     weight: Annotated[float, Gt(0), Doc("how much the column matters")] = 1.0
 
     def scores(self, block: ClassBlock, facts: Facts) -> NDArray[Any]:
-        from privpipe.kernels.classes.counts import top_share_by_class
+        from privpipe.kernels.classes.cells import top_share_by_class
 
         cells = block.cells[self.column_of_interest]
         return self.weight * top_share_by_class(cells.offsets, cells.counts, block.sizes)

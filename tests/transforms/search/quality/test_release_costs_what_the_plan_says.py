@@ -21,7 +21,7 @@ from privpipe.measures import Quality
 from privpipe.models import DistinctLDiversity, KAnonymity
 from privpipe.transforms import Generalize
 from privpipe.transforms.recoding.generalize import plan
-from privpipe.transforms.recoding.loss import LossSpec
+from privpipe.transforms.recoding.labelling import LossSpec
 from tests.tiers import at_most
 
 SEED = Seed.insecure(1)

@@ -19,7 +19,7 @@ from privpipe.transforms import Generalize
 from privpipe.transforms.recoding.encoded_table import encode, searched_quality
 from privpipe.transforms.recoding.generalize import plan
 from privpipe.transforms.recoding.generalize_stage import MOST_NODES
-from privpipe.transforms.recoding.loss import LossSpec
+from privpipe.transforms.recoding.labelling import LossSpec
 from privpipe.transforms.recoding.node import CheckedNode, NodeCheck
 from privpipe.transforms.recoding.optimal_search import search_optimal
 from tests.tiers import at_most
