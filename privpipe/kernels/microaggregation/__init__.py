@@ -4,5 +4,5 @@ Where to begin: `blocks` groups many records, block by block (`kd_tree` cuts the
 `univariate` groups one column or a path through several, and `gower` mixed types. `refine` makes groups tighter by
 `descent`, `neighbourhood_search` and `neighbourhood_descent`. `nearest` and `neighbours` find near records for all of
 them; `groups` has what a group must meet in addition to its size. `lower_bound` proves how good groups could be, from
-`group_pool` and `group_pricing`. `fuzzy_membership` draws one of the groups around a record.
+`group_pool`. `fuzzy_membership` draws one of the groups around a record.
 """
