@@ -21,7 +21,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help:
 	@echo "make demo           publish one release of UCI Adult and see another refused (no Java needed)"
 	@echo "make setup          everything for development and tests, in $(VENV)"
-	@echo "make test           all checks, and the tests of all engines that every change runs (20 minutes on 2 cores)"
+	@echo "make test           all checks, and the tests of all engines that every change runs (22 minutes on 2 cores, set-up included)"
 	@echo "make test-deep      the other tests: all tables on Spark, kills, signals, clusters, the site, many examples (40 min)"
 	@echo "make kernels        compile every kernel once, which make test and make test-deep do first"
 	@echo "make wheels         in dist/: a wheel for every platform, and one for this platform and Python with compiled kernels"

@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import selectors
+import queue
 import subprocess
 import sys
 import tempfile
@@ -261,16 +261,19 @@ def within(engine: str, folder: Path, rows: int, names: Sequence[str]) -> None:
 def lines_of(command: Sequence[str], seconds: float) -> Iterator[dict[str, Any]]:
     """Events of a process, which is ended when an entry takes too long; the last one is then `ended`."""
     child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    assert child.stdout is not None
-    ready = selectors.DefaultSelector()
-    ready.register(child.stdout, selectors.EVENT_READ)
+    waiting: queue.SimpleQueue[str] = queue.SimpleQueue()
+
+    def read() -> None:
+        for text in child.stdout or ():
+            waiting.put(text)
+        waiting.put("")
+
+    threading.Thread(target=read, daemon=True).start()
     try:
-        while ready.select(seconds):
-            line = child.stdout.readline()
-            if not line:
-                return
-            if line.startswith('{"event"'):
-                yield json.loads(line)
+        while text := waiting.get(timeout=seconds):
+            if text.startswith('{"event"'):
+                yield json.loads(text)
+    except queue.Empty:
         yield {"event": "ended"}
     finally:
         for each in reversed(_tree(child.pid)):

@@ -180,10 +180,18 @@ def _watch(child: subprocess.Popen[bytes], peak: list[int]) -> None:
 
 def _tree(pid: int) -> list[int]:
     try:
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        children = [each for task in Path(f"/proc/{pid}/task").iterdir() for each in _children(task)]
     except OSError:
         return []
     return [pid, *(inner for each in children for inner in _tree(int(each)))]
+
+
+def _children(task: Path) -> list[str]:
+    """Processes that a thread has started; none where it has ended."""
+    try:
+        return (task / "children").read_text().split()
+    except OSError:
+        return []
 
 
 def _resident(pid: int) -> int:
