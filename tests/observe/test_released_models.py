@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import privpipe as pp
 from privpipe.errors import DataError, UsageError
-from privpipe.kernels.process_proofs import published
+from privpipe.models.process.integral_privacy import published
 from privpipe.observe import ModelGenerators, linear_model, model_generators, tree_rules
 
 incomes = st.lists(st.integers(1, 6), min_size=1, max_size=7)

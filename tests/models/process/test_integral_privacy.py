@@ -17,8 +17,8 @@ from privpipe.blocks import Facts, Histogram, Tally
 from privpipe.engines import Engine, Source
 from privpipe.errors import DataError, UsageError
 from privpipe.judging import assess
-from privpipe.kernels.process_proofs import minimal_generators, published
 from privpipe.models import IntegralPrivacy
+from privpipe.models.process.integral_privacy import minimal_generators, published
 from privpipe.roles import Roles
 
 
