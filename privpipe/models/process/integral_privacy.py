@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from operator import mul
 from typing import Annotated, ClassVar, Literal, Self
 
 from annotated_types import Ge, Le
@@ -115,10 +118,11 @@ class IntegralPrivacy(Guarantee):
         return (self.query.column,)
 
     def judge(self, observed: Tally, facts: Facts) -> Verdict:
-        values, counts = _numbers(self.query.column, facts.histograms[self.query.column])
+        values, counts, scale = _numbers(self.query.column, facts.histograms[self.query.column])
         if not values:
             return self.not_judged("the column has no value to compute a statistic of")
-        found = minimal_generators(values, counts, self.query.statistic, self.query.digits, self.changes)
+        query = self.query
+        found = minimal_generators(values, counts, query.statistic, query.digits, self.changes, scale=scale)
         passed = self.k is None or (found.total >= self.k and not found.common)
         asked = "" if self.k is None else f", required at least {self.k:,}"
         common = "; one change is in every set" if found.common else ""
@@ -142,19 +146,23 @@ class IntegralPrivacy(Guarantee):
         ]
 
 
-def _numbers(column: str, histogram: Histogram) -> tuple[list[Fraction], list[int]]:
-    """Values as exact numbers with their counts, ascending; missing ones left out."""
+def _numbers(column: str, histogram: Histogram) -> tuple[list[int], list[int], int]:
+    """Values times the least scale that makes them integers, ascending, and their counts; missing ones left out."""
     import pyarrow as pa
+    import pyarrow.compute as pc
 
     kind = histogram.values.type
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
         raise DataError(f"integral_privacy: column {column!r} is not a number column")
-    pairs = zip(histogram.values.to_pylist(), histogram.counts.tolist(), strict=True)
+    order = pc.sort_indices(histogram.values)  # missing ones come last
+    known = order.slice(0, len(order) - pc.sum(pc.is_null(histogram.values, nan_is_null=True), min_count=0).as_py())
     try:
-        known = sorted((Fraction(value), count) for value, count in pairs if value is not None and value == value)
+        ratios = [value.as_integer_ratio() for value in histogram.values.take(known).to_pylist()]
     except OverflowError:
         raise DataError(f"integral_privacy: column {column!r} has infinite values") from None
-    return [value for value, _ in known], [count for _, count in known]
+    scale = math.lcm(*{denominator for _, denominator in ratios})
+    values = [numerator * (scale // denominator) for numerator, denominator in ratios]
+    return values, histogram.counts[known.to_numpy()].tolist(), scale
 
 
 @dataclass(frozen=True)
@@ -175,7 +183,7 @@ class Generators:
 
 
 def minimal_generators(
-    values: Sequence[Fraction], counts: Sequence[int], statistic: Statistic, digits: int, changes: int
+    values: Sequence[int], counts: Sequence[int], statistic: Statistic, digits: int, changes: int, *, scale: int = 1
 ) -> Generators:
     """Count the minimal sets of changes after which a statistic, rounded to `digits`, is the same.
 
@@ -184,8 +192,8 @@ def minimal_generators(
 
     Parameters
     ----------
-    values : sequence of Fraction
-        The domain: distinct values of the column, ascending.
+    values : sequence of int
+        The domain: distinct values of the column times `scale`, ascending.
     counts : sequence of int
         Records of each, at least 1.
     statistic : {"mean", "sum", "count"}
@@ -193,35 +201,37 @@ def minimal_generators(
         Digits after the point that are published; below 0: tens, hundreds and so on.
     changes : int
         Largest number of changes at once, 1 or 2.
+    scale : int
+        At least 1.
 
     Returns
     -------
     Generators
-        Exhaustive: O(m) for one change, O(m log m) for two.
+        Exhaustive: O(log m) for one change once the values are summed, O(m log m) for two.
 
     Examples
     --------
-    >>> minimal_generators([Fraction(1), Fraction(2), Fraction(3)], [5, 5, 5], "mean", 1, 1).single
+    >>> minimal_generators([1, 2, 3], [5, 5, 5], "mean", 1, 1).single
     2
     """
     if changes not in (1, 2):
         raise UsageError(f"changes must be 1 or 2, got {changes!r}")
-    records = sum(counts)
-    total = sum((value * count for value, count in zip(values, counts, strict=True)), start=Fraction(0))
-    kept = _Kept(total, records, statistic, digits)
-    free: dict[int, list[Fraction]] = {1: [], -1: []}
-    often: dict[int, list[Fraction]] = {1: [], -1: []}
+    total, records, largest = sum(map(mul, values, counts)), sum(counts), max(-values[0], values[-1])
+    kept = _Kept(
+        {more: _interval(total, records, more, statistic, digits, scale, largest) for more in (-2, -1, 0, 1, 2)}
+    )
+    free: dict[int, Sequence[int]] = {}
     single = 0
     for way in (1, -1):
-        start, stop = _keeping(kept, 0, Fraction(0), way, values)
+        start, stop = kept.among(values, 0, 0, way)
         single += stop - start
-        free[way] = [*values[:start], *values[stop:]]
-        often[way] = [v for v, count in zip(values, counts, strict=True) if way == 1 or count > 1]
+        if changes == 2:
+            free[way] = [*values[:start], *values[stop:]]
     if changes == 1:
         return Generators(single, 0, common=single == 1)
-    pairs, most = _pairs(kept, free, often)
-    whole = single + pairs
-    common = whole > 0 and ((single == 1 and not pairs) or (not single and most == pairs))
+    repeated = [value for value, count in zip(values, counts, strict=True) if count > 1]
+    pairs, most = _pairs(kept, free, {1: values, -1: repeated})
+    common = (single == 1 and not pairs) or (not single and 0 < most == pairs)
     return Generators(single, pairs, common)
 
 
@@ -239,76 +249,70 @@ def published(total: Fraction, records: int, statistic: Statistic, digits: int) 
     return round(exact / unit) * unit
 
 
+@dataclass(frozen=True)
 class _Kept:
-    """Whether a change keeps the statistic: the sum of what is added may lie in an interval."""
+    """Which changes keep the statistic: those whose sum lies in the interval for so many records more."""
 
-    def __init__(self, total: Fraction, records: int, statistic: Statistic, digits: int) -> None:
-        self.total, self.records, self.statistic, self.digits = total, records, statistic, digits
-        self.shown = published(total, records, statistic, digits)
+    intervals: Mapping[int, tuple[int, int]]
 
-    def __call__(self, added: Fraction, more: int) -> bool:
-        return published(self.total + added, self.records + more, self.statistic, self.digits) == self.shown
+    def __call__(self, added: int, more: int) -> bool:
+        low, high = self.intervals[more]
+        return low <= added <= high
 
-    def interval(self, more: int) -> tuple[Fraction, Fraction, bool] | None:
-        """Least and largest sum that keeps the statistic with so many records more, and whether the ends do."""
-        records = self.records + more
-        if self.shown is None or (self.statistic == "mean" and records < 1):
-            return None
-        unit = Fraction(10) ** -self.digits
-        low, high = self.shown - unit / 2, self.shown + unit / 2
-        closed = round(self.shown / unit) % 2 == 0  # halves go to the even neighbour
-        if self.statistic == "mean":
-            low, high = low * records, high * records
-        return low - self.total, high - self.total, closed
+    def among(self, values: Sequence[int], first: int, value: int, second: int) -> tuple[int, int]:
+        """Which of `values`, which ascend, keep it, changed together with `value`: start and stop."""
+        low, high = self.intervals[first + second]
+        low, high = low - first * value, high - first * value
+        if second < 0:
+            low, high = -high, -low
+        start = bisect_left(values, low)
+        return start, bisect_right(values, high, lo=start) if low <= high else start
 
 
-def _pairs(kept: _Kept, free: dict[int, list[Fraction]], often: dict[int, list[Fraction]]) -> tuple[int, int]:
-    """Pairs of changes, neither of which keeps the statistic alone; and in how many the most frequent change is."""
+def _interval(
+    total: int, records: int, more: int, statistic: Statistic, digits: int, scale: int, largest: int
+) -> tuple[int, int]:
+    """Least and largest sum of the changes, times `scale`, that keeps the statistic; the least is larger where none."""
+    nothing = 1, 0
+    shown = published(Fraction(total, scale), records, statistic, digits)
+    if statistic == "count":
+        every = -3 * largest, 3 * largest  # further than two values, whatever the first is
+        return every if published(Fraction(0), records + more, statistic, digits) == shown else nothing
+    if shown is None or (statistic == "mean" and records + more < 1):
+        return nothing
+    unit = Fraction(10) ** -digits
+    ends = [shown - unit / 2, shown + unit / 2]
+    if statistic == "mean":
+        ends = [end * (records + more) for end in ends]
+    low, high = (end * scale - total for end in ends)
+    if round(shown / unit) % 2 == 0:  # halves go to the even neighbour
+        return math.ceil(low), math.floor(high)
+    return math.floor(low) + 1, math.ceil(high) - 1
+
+
+def _pairs(kept: _Kept, free: Mapping[int, Sequence[int]], often: Mapping[int, Sequence[int]]) -> tuple[int, int]:
+    """Pairs of changes, neither of which keeps the statistic alone; and in how many the most frequent change is.
+
+    `free` are the values whose change, 1 or -1, does not keep it, `often` those that can be changed twice.
+    """
     pairs = 0
-    within: dict[tuple[int, int], int] = {}
-    for first, second in ((1, 1), (-1, -1), (1, -1)):
-        for at, value in enumerate(free[first]):
-            partners = _partners(kept, first, value, second, free[second])
+    within: Counter[tuple[int, int]] = Counter()
+    for first, second in ((1, 1), (-1, -1), (1, -1), (-1, 1)):
+        for value in free[first]:
+            start, stop = kept.among(free[second], first, value, second)
+            partners = stop - start
             if first == second:  # with itself, where there are two such records
                 itself = kept(2 * first * value, 2 * first)
                 twice = itself and _holds(often[first], value)
-                within[first, at] = within.get((first, at), 0) + partners - itself + twice
+                within[first, value] += partners - itself + twice
                 pairs += partners - itself + 2 * twice  # each pair of two values is met from both sides
             else:  # adding a record and deleting its equal is no change
-                nothing = kept(Fraction(0), 0) and _holds(free[second], value)
-                within[first, at] = within.get((first, at), 0) + partners - nothing
-                pairs += 2 * (partners - nothing)
-    for at, value in enumerate(free[-1]):
-        partners = _partners(kept, -1, value, 1, free[1])
-        within[-1, at] = within.get((-1, at), 0) + partners - _holds(free[1], value)
+                partners -= kept(0, 0) and _holds(free[second], value)
+                within[first, value] += partners
+                pairs += partners
     return pairs // 2, max(within.values(), default=0)
 
 
-def _partners(kept: _Kept, first: int, value: Fraction, second: int, others: Sequence[Fraction]) -> int:
-    """How many of `others`, changed together with `value`, keep the statistic."""
-    start, stop = _keeping(kept, first, value, second, others)
-    return stop - start
-
-
-def _keeping(kept: _Kept, first: int, value: Fraction, second: int, others: Sequence[Fraction]) -> tuple[int, int]:
-    """Which of `others`, which ascend, these are: start and stop."""
-    if kept.statistic == "count":
-        return (0, len(others)) if kept(Fraction(0), first + second) else (0, 0)
-    bounds = kept.interval(first + second)
-    if bounds is None:
-        return 0, 0
-    low, high, closed = bounds
-    low, high = (bound - first * value for bound in (low, high))
-    if second < 0:
-        low, high = -high, -low
-    start, stop = (
-        (bisect_left(others, low), bisect_right(others, high))
-        if closed
-        else (bisect_right(others, low), bisect_left(others, high))
-    )
-    return start, max(start, stop)
-
-
-def _holds(values: list[Fraction], value: Fraction) -> bool:
+def _holds(values: Sequence[int], value: int) -> bool:
     at = bisect_left(values, value)
     return at < len(values) and values[at] == value
