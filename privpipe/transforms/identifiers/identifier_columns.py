@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import hmac
-import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from unicodedata import normalize
 
+import numpy as np
 from annotated_types import Ge, Le
 from typing_extensions import Doc
 
@@ -81,6 +80,7 @@ TAGS: Mapping[ColumnType, bytes] = {
     "boolean": b"b",
 }
 COLLISIONS_ALLOWED = 1e-6
+ALPHABET = np.frombuffer(b"abcdefghijklmnopqrstuvwxyz234567", np.uint8)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -200,6 +200,7 @@ class Pseudonyms:
     def _encoded(self, values: pa.Array) -> pa.Array:
         """One HMAC a distinct value of the block."""
         import pyarrow as pa
+        import pyarrow.compute as pc
 
         from privpipe.hierarchies import canonical_text
 
@@ -207,10 +208,36 @@ class Pseudonyms:
         encoded = values.dictionary_encode()
         texts = canonical_text(encoded.dictionary, kind).to_pylist()
         tag = b"t" if self.stage.canonical == "text" else TAGS[kind]
-        words = pa.array([None if text is None else self._pseudonym(tag, text) for text in texts], pa.string())
+        words = self._pseudonyms(tag, [text for text in texts if text is not None])
+        known = pa.array([text is not None for text in texts])
+        words = pc.replace_with_mask(pa.nulls(len(texts), words.type), known, words)
         return words.take(encoded.indices)
 
-    def _pseudonym(self, tag: bytes, text: str) -> str:
-        message = b"\x1f".join([self.stage.domain.encode(), tag + unicodedata.normalize("NFC", text).encode()])
-        digest = hmac.new(self.key, message, hashlib.sha256).digest()
-        return base64.b32encode(digest).decode().lower().rstrip("=")[: self.stage.length]
+    def _pseudonyms(self, tag: bytes, texts: list[str]) -> pa.Array:
+        """The pseudonym of each text: HMAC written out, since key and domain are hashed once for all texts this way."""
+        inner, outer = (sha256(bytes(byte ^ pad for byte in _block(self.key))) for pad in (0x36, 0x5C))
+        inner.update(self.stage.domain.encode() + b"\x1f" + tag)
+        digests = []
+        for text in texts:
+            message, digest = inner.copy(), outer.copy()
+            message.update(normalize("NFC", text).encode())
+            digest.update(message.digest())
+            digests.append(digest.digest())
+        return _base32(b"".join(digests), self.stage.length)
+
+
+def _block(key: bytes) -> bytes:
+    """The key as HMAC pads it: one block of SHA-256."""
+    return (sha256(key).digest() if len(key) > 64 else key).ljust(64, b"\0")
+
+
+def _base32(digests: bytes, length: int) -> pa.Array:
+    """The first ``length`` characters of each digest of 32 bytes in lower-case base32 (RFC 4648), as texts."""
+    import pyarrow as pa
+
+    octets = np.frombuffer(digests, np.uint8).reshape(-1, 32)
+    bits = np.unpackbits(octets[:, : -(-length * 5 // 8)], axis=1)[:, : length * 5].reshape(-1, length, 5)
+    characters = ALPHABET[np.packbits(bits, axis=2)[:, :, 0] >> 3]
+    return pa.FixedSizeBinaryArray.from_buffers(
+        pa.binary(length), len(octets), [None, pa.py_buffer(np.ascontiguousarray(characters))]
+    ).cast(pa.string())
