@@ -47,6 +47,18 @@ def test_the_formula(run: Any) -> None:
     assert pseudonyms(run, ["ann"], domain="staff", length=51) == [formula("staff", "tann", 51)]
 
 
+@pytest.mark.parametrize("length", [32, 63, 64, 65, 200])
+def test_keys_of_every_length_are_those_of_hmac(run: Any, monkeypatch: pytest.MonkeyPatch, length: int) -> None:
+    """HMAC pads keys to one block of 64 bytes and hashes longer ones; texts here take one, two and three blocks."""
+    monkeypatch.setenv("PRIVPIPE_TEST_KEY", key := (SECRET * 6)[:length])
+    texts = ["x" * size for size in (0, 1, 40, 63, 64, 65, 130)]
+    digests = [hmac.digest(key.encode(), b"patients\x1ft" + text.encode(), "sha256") for text in texts]
+    expected = [base64.b32encode(digest).decode().lower()[:51] for digest in digests]
+    assert pseudonyms(run, texts, length=51) == expected
+    for short in (16, 17, 23, 24, 26):
+        assert pseudonyms(run, texts[:1], length=short) == [expected[0][:short]]
+
+
 def test_each_type_has_its_tag(run: Any) -> None:
     assert pseudonyms(run, [1, -20]) == [formula("patients", "i1"), formula("patients", "i-20")]
     assert pseudonyms(run, [1.0, 0.5]) == [formula("patients", "n1"), formula("patients", "n0.5")]
