@@ -235,9 +235,12 @@ def _base32(digests: bytes, length: int) -> pa.Array:
     """The first ``length`` characters of each digest of 32 bytes in lower-case base32 (RFC 4648), as texts."""
     import pyarrow as pa
 
-    octets = np.frombuffer(digests, np.uint8).reshape(-1, 32)
-    bits = np.unpackbits(octets[:, : -(-length * 5 // 8)], axis=1)[:, : length * 5].reshape(-1, length, 5)
-    characters = ALPHABET[np.packbits(bits, axis=2)[:, :, 0] >> 3]
+    octets = np.frombuffer(digests, np.uint8).reshape(-1, 32).T.astype(np.uint16)
+    characters = np.empty((octets.shape[1], length), np.uint8)
+    for at in range(length):
+        first, bit = divmod(5 * at, 8)
+        pair = octets[first] << 8 | octets[min(first + 1, 31)]
+        characters[:, at] = ALPHABET[pair >> (11 - bit) & 31]
     return pa.FixedSizeBinaryArray.from_buffers(
-        pa.binary(length), len(octets), [None, pa.py_buffer(np.ascontiguousarray(characters))]
+        pa.binary(length), len(characters), [None, pa.py_buffer(characters)]
     ).cast(pa.string())
