@@ -1,8 +1,10 @@
 """Functions that numba compiles when they are first needed: small inputs never wait for the compiler.
 
 A kernel stays plain Python until it is called; where it `takes` small inputs it runs as such, with the same result.
-The first call of any other has numba imported, and every kernel handed to it. What is compiled is kept for later
-processes (see `places`; `privpipe warm` fills them ahead of time); where nothing can be kept, one warning says so.
+The first call of any other has numba imported, and every kernel handed to it. One that also goes by whole columns in
+numpy, and of which nothing is kept yet, is compiled only once that has taken longer than compiling it may: the first
+run of a clone waits for half as much. What is compiled is kept for later processes (see `places`; `privpipe warm`
+fills them ahead of time); where nothing can be kept, one warning says so.
 A wheel for one platform brings compiled code in the package (`make wheels`), which is read and never written.
 
 Machine code is kept under a name made of what it was compiled from: the source of every kernel, since kernels hold
@@ -27,6 +29,7 @@ import shutil
 import sys
 import tempfile
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -38,6 +41,8 @@ SMALL = 16_384
 """Elements that plain Python goes through in the time that loading numba takes."""
 ENOUGH = 100 * SMALL
 """Elements in one thread after which the next are worth the compiler, however small each call."""
+LESS_THAN_COMPILING = 0.5
+"""Seconds of whole columns in one kernel after which it is compiled; to compile one takes 0.3 to 3."""
 DIGEST_BYTES = 32
 """At the head of a file of compiled code, of what follows: to load a damaged one could end a process."""
 BROUGHT = Path(__file__).absolute().parent / "machine_code"
@@ -69,6 +74,12 @@ class _Names:
         return drawn
 
 
+class _Loaded:
+    """Whether no kernel waits."""
+
+    at_once = False
+
+
 class _PassedOver:
     """How many runs have objects passed over, and whether it was for them that the collector began to."""
 
@@ -95,31 +106,42 @@ class Kernel:
         functools.update_wrapper(self, function)
         self.function, self.plain, self._small, self._options = function, plain or function, small, options
         self.compiled: Any = None
+        self._waits, self._seconds = True, 0.0
 
     def __call__(self, *arguments: Any) -> Any:
-        if self.compiled is None:
-            if _inside.plain:
-                return self.plain(*arguments)
-            if self._is_small(arguments):
-                _inside.plain = True
+        if _inside.plain:
+            return self.plain(*arguments)
+        if self._waits:
+            if self._is_better_plain(arguments):
+                _inside.plain, begun = True, time.thread_time()
                 try:
                     return self.plain(*arguments)
                 finally:
                     _inside.plain = False
-            load()
+                    self._seconds += time.thread_time() - begun
+            load(at_once=False)
+            self._waits = False
         return self.compiled(*arguments)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _found, (self.function.__module__, self.function.__qualname__)
 
     def hand_over(self, numba: Any) -> None:
-        """Make it numba's; nothing is compiled yet."""
+        """Make it numba's; nothing is compiled yet, and those that go by whole columns may still wait."""
         kept = self._options.get("cache", False) and _have_names_drawn()
         self.compiled = numba.njit(**{**self._options, "cache": False})(self.function)
         if kept and self.compiled is not self.function:  # NUMBA_DISABLE_JIT gives it back
             self.compiled._cache = KeptCode(self.function)
+        self._seconds = 0.0
+        self._waits = self.plain is not self.function and not _Loaded.at_once and _name_of(self.function) not in _kept()
 
-    def _is_small(self, arguments: tuple[Any, ...]) -> bool:
+    def wait_no_longer(self) -> None:
+        """Have it compiled when it is called next, whatever the size."""
+        self._waits = False
+
+    def _is_better_plain(self, arguments: tuple[Any, ...]) -> bool:
+        if _loaded.is_set():
+            return self._seconds < LESS_THAN_COMPILING
         return self._small > 0 and is_small(sum(each.size for each in arguments if hasattr(each, "size")), self._small)
 
 
@@ -155,7 +177,6 @@ def njit(
             kernel = Kernel(function, small, plain, options)
             if _loaded.is_set():
                 kernel.hand_over(importlib.import_module("numba"))
-                return kernel.compiled
             _kernels.append(kernel)
             return kernel
 
@@ -176,20 +197,25 @@ def is_small(size: int, most: int = SMALL) -> bool:
     return True
 
 
-def load() -> None:
-    """Hand every kernel to numba, and put what it made in their places, where kernels call each other."""
+def load(*, at_once: bool = True) -> None:
+    """Hand every kernel to numba.
+
+    Parameters
+    ----------
+    at_once : bool
+        Whether all of them, those that come later too, are compiled when they are called, or some wait.
+    """
     with _lock:
+        if at_once and not _Loaded.at_once:
+            _Loaded.at_once = True
+            for kernel in _kernels if _loaded.is_set() else ():
+                kernel.wait_no_longer()
         if _loaded.is_set():
             return
         numba = importlib.import_module("numba")
+        _have_kernels_known()
         for kernel in _kernels:
             kernel.hand_over(numba)
-        for kernel in _kernels:
-            names = kernel.function.__globals__
-            for name, value in list(names.items()):
-                if isinstance(value, Kernel):
-                    names[name] = value.compiled
-        _kernels.clear()
         _loaded.set()
         if _PassedOver.own:
             gc.freeze()
@@ -272,11 +298,9 @@ class KeptCode:
     cache_path = ""  # asked for by numba's statistics
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        code = function.__code__
-        module = function.__module__.removeprefix("privpipe.")
-        self._name = f"{module}.{function.__qualname__}-{code.co_firstlineno}"
+        self._name = _name_of(function)
         own = function.__module__.startswith("privpipe.")
-        self._source = b"" if own else Path(code.co_filename).read_bytes()
+        self._source = b"" if own else Path(function.__code__.co_filename).read_bytes()
         self._keeps = function.__closure__ is None
 
     def load_overload(self, signature: Any, target: Any) -> Any:
@@ -316,6 +340,26 @@ class KeptCode:
         if not self._keeps or " at 0x" in key:
             return ""
         return f"{self._name}.{hashlib.sha256(key.encode() + self._source).hexdigest()[:20]}.nbc"
+
+
+def _have_kernels_known() -> None:
+    """Have numba see what a kernel is compiled to where compiled code calls it."""
+    types = importlib.import_module("numba.core.types")
+    typeof = importlib.import_module("numba.extending").typeof_impl
+    typeof.register(Kernel)(lambda kernel, _: types.Dispatcher(kernel.compiled))
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    """A kernel by its module, name and line."""
+    return f"{function.__module__.removeprefix('privpipe.')}.{function.__qualname__}-{function.__code__.co_firstlineno}"
+
+
+@functools.cache
+def _kept() -> frozenset[str]:
+    """The kernels of which something was kept when they were handed over."""
+    folders = [place / _folder() for place in (*places(), BROUGHT)]
+    files = [file.name for folder in folders if folder.is_dir() for file in folder.iterdir()]
+    return frozenset(name.rsplit(".", 2)[0] for name in files)
 
 
 @functools.cache

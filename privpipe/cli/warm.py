@@ -110,17 +110,18 @@ def compiled_entries(workers: int) -> Iterator[str]:
 
 def _run(name: str) -> list[str]:
     """One entry, with its examples; lines that name it and what was left out."""
+    from privpipe.compiled import load
+
+    load()
     if name == DEMO:
         return [_demo()]
     if name == TABLES:
         return [*_tables(), TABLES]
-    from privpipe.compiled import load
     from privpipe.engines import open_engine
     from privpipe.testing import HOSTILE_TABLES, Case, Conformance, first_outcome
     from privpipe.testing.stages import tables_for
     from privpipe.transforms import CATALOGUE
 
-    load()
     left_out = []
     with open_engine("embedded") as engine:
         if name == MODELS:

@@ -222,7 +222,7 @@ from privpipe.kernels.classes import distance
 load()
 given = np.array([0, 2, 3]), np.array([0, 1, 1]), np.array([3, 1, 2]), np.array([0.5, 0.5])
 print(distance.emd_equal_by_class(*given).round(6).tolist())
-stats = distance._emd_equal.stats
+stats = distance._emd_equal.compiled.stats
 print(sum(stats.cache_hits.values()), sum(stats.cache_misses.values()))
 """
 
@@ -450,3 +450,58 @@ FunctionIdentity.from_function = classmethod(from_function)
 """
     assert run(counted + CALL, PRIVPIPE_KERNELS=str(tmp_path))[0] == "[0.25, 0.5]"
     assert not list(tmp_path.rglob("*.nbc"))
+
+
+COLUMNS = """
+import numpy as np
+from privpipe.compiled import njit
+seen = []
+def whole(values):
+    seen.append(len(values))
+    return values + 1
+@njit(small=10, plain=whole, nogil=True, cache=True)
+def added(values):
+    out = np.empty_like(values)
+    for i in range(len(values)):
+        out[i] = values[i] + 1
+    return out
+@njit(nogil=True, cache=True)
+def doubled(values):
+    return added(values) * 2
+"""
+
+
+def by_columns(folder: Path, steps: str) -> list[str]:
+    """What a process prints that calls a kernel which also goes by whole columns."""
+    (folder / "columns.py").write_text(COLUMNS, encoding="utf-8")
+    head = (
+        f"import sys\nsys.path.append({str(folder)!r})\nimport numpy as np\nfrom privpipe import compiled\n"
+        "import columns\nfrom columns import added, doubled, seen\nvalues = np.arange(1000)\n"
+    )
+    return run(head + steps, PRIVPIPE_KERNELS=str(folder / "kept"))
+
+
+def test_whole_columns_are_taken_until_compiling_is_worth_it(tmp_path: Path) -> None:
+    steps = (
+        "compiled.load(at_once=False)\n"
+        "print(added(values).tolist() == list(range(1, 1001)), seen)\n"
+        "compiled.LESS_THAN_COMPILING = 0\n"
+        "print(added(values).tolist() == list(range(1, 1001)), seen)\n"
+        "compiled.LESS_THAN_COMPILING = 9\n"
+        "print(added(values).sum(), seen)"
+    )
+    assert by_columns(tmp_path, steps) == ["True [1000]", "True [1000]", "500500 [1000]"]
+    assert by_columns(tmp_path, "compiled.load(at_once=False)\nprint(added(values).sum(), seen)") == ["500500 []"]
+
+
+def test_compiled_code_calls_a_kernel_that_waits(tmp_path: Path) -> None:
+    steps = "print(doubled(values).sum(), seen)\nprint(added(values).sum(), seen)"
+    assert by_columns(tmp_path, steps) == ["1001000 []", "500500 [1000]"]
+
+
+def test_nothing_waits_once_all_is_loaded(tmp_path: Path) -> None:
+    assert by_columns(tmp_path, "compiled.load()\nprint(added(values).sum(), seen)") == ["500500 []"]
+    later = tmp_path / "later"
+    later.mkdir()
+    steps = "compiled.load(at_once=False)\nadded(values)\ncompiled.load()\nprint(added(values).sum(), seen)"
+    assert by_columns(later, steps) == ["500500 [1000]"]
