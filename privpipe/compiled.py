@@ -140,9 +140,12 @@ class Kernel:
         self._waits = False
 
     def _is_better_plain(self, arguments: tuple[Any, ...]) -> bool:
+        if self._small == 0:
+            return False
+        size = sum(each.size for each in arguments if hasattr(each, "size"))
         if _loaded.is_set():
-            return self._seconds < LESS_THAN_COMPILING
-        return self._small > 0 and is_small(sum(each.size for each in arguments if hasattr(each, "size")), self._small)
+            return size <= ENOUGH and self._seconds < LESS_THAN_COMPILING
+        return is_small(size, self._small)
 
 
 def njit(

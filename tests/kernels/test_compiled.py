@@ -494,6 +494,12 @@ def test_whole_columns_are_taken_until_compiling_is_worth_it(tmp_path: Path) -> 
     assert by_columns(tmp_path, "compiled.load(at_once=False)\nprint(added(values).sum(), seen)") == ["500500 []"]
 
 
+def test_many_rows_at_once_are_compiled(tmp_path: Path) -> None:
+    """Columns of millions of rows would take as much memory again for each step of numpy."""
+    steps = "compiled.load(at_once=False)\nprint(len(added(np.arange(compiled.ENOUGH + 1))), seen)"
+    assert by_columns(tmp_path, steps) == [f"{compiled.ENOUGH + 1} []"]
+
+
 def test_compiled_code_calls_a_kernel_that_waits(tmp_path: Path) -> None:
     steps = "print(doubled(values).sum(), seen)\nprint(added(values).sum(), seen)"
     assert by_columns(tmp_path, steps) == ["1001000 []", "500500 [1000]"]
