@@ -16,6 +16,7 @@ from typing import Any
 import hypothesis
 import pytest
 
+from privpipe.compiled import load
 from privpipe.engines import Engine, open_engine
 from tests.spark_classes import java_options
 
@@ -67,6 +68,10 @@ INTERPRETED = "--conf spark.sql.codegen.wholeStage=false --conf spark.sql.codege
 PLANS = INTERPRETED if PROFILE == "deep" else ""
 os.environ.setdefault("PYSPARK_SUBMIT_ARGS", f"--driver-memory 2g {PLANS}pyspark-shell")
 os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
+
+
+if os.environ.get("NUMBA_BOUNDSCHECK") == "1":
+    load()  # compiled kernels are what is to be checked, not their forms of whole columns
 
 
 def keep_temporary_files_in_memory() -> None:
