@@ -356,9 +356,9 @@ def _check_columns(
     for item in judged:
         if isinstance(item.entry, JointGuarantee):
             _check_knows(report, tree, item.place, item.entry.knows or {}, tables)
-            sensitive = item.entry.sensitive
-            if sensitive is not None and _is_sensitive(report, item.place, sensitive, tables):
-                looked[sensitive[0]].add(sensitive[1])
+            if item.entry.sensitive is not None:
+                for table, column in _sensitive(report, item.place, item.entry.sensitive, tables):
+                    looked[table].add(column)
     for item in stages:
         named = getattr(item.entry, "table", None)
         if named is not None and named not in tree.children:
@@ -399,15 +399,21 @@ def _check_knows(report: Report, tree: Tree, place: Place, knows: Mapping[str, A
             report.wrong((*place, "knows", name), "has no quasi-identifier, so nothing can be known of its rows")
 
 
-def _is_sensitive(report: Report, place: Place, sensitive: tuple[str, str], tables: Mapping[str, Any]) -> bool:
+def _sensitive(
+    report: Report, place: Place, sensitive: tuple[str, str], tables: Mapping[str, Any]
+) -> Iterable[tuple[str, str]]:
+    """The column that a guarantee judges; of a misspelt one, which is reported, the columns that may be meant."""
     table, column = sensitive
     if table not in tables:
         report.wrong((*place, "column"), f"there is no table {table!r}{did_you_mean(table, tables)}")
-        return False
-    if tables[table] is not None and column not in tables[table].roles.sensitive:
+    elif tables[table] is None or column in tables[table].roles.sensitive:
+        yield sensitive
+    elif column in tables[table].columns:
         report.wrong((*place, "column"), f"{column!r} of {table!r} must have `role: sensitive`")
-        return False
-    return True
+    else:
+        near = did_you_mean(column, tables[table].columns)
+        report.wrong((*place, "column"), f"table {table!r} has no column {column!r}{near}")
+        yield from ((table, each) for each in tables[table].roles.sensitive if did_you_mean(column, [each]))
 
 
 def _check_member(report: Report, tree: Tree, name: str, policy: Any, looked: set[str]) -> None:

@@ -142,6 +142,7 @@ def check_judged_columns(draft: Draft, report: Report) -> None:
 def check_every_sensitive_column_is_judged(draft: Draft, report: Report) -> None:
     """Nothing sensitive is released unlooked at."""
     judged: set[Any] = set()
+    undeclared: set[str] = set()
     for read in draft.guarantees:
         if isinstance(read.entry, Guarantee) and not read.entry.binds:
             continue  # a warning keeps nothing back
@@ -149,8 +150,11 @@ def check_every_sensitive_column_is_judged(draft: Draft, report: Report) -> None
         judged.update(flat_names([read.parameters.get(name) for name in named]))  # of unsound entries too
         if isinstance(read.entry, Guarantee):
             judged.update(read.entry.sensitive_columns())
+            undeclared.update(name for name in read.entry.sensitive_columns() if name not in draft.columns)
     warned = {name for _, entry in draft.judging() if not entry.binds for name in entry.sensitive_columns()}
     for name in draft.with_role("sensitive"):
+        if any(did_you_mean(each, [name]) for each in undeclared):
+            continue  # `check_judged_columns` reports the misspelling, from which this would follow
         if name not in judged and name not in draft.unreadable_columns:
             report.wrong(
                 ("columns", name),

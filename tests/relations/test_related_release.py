@@ -286,6 +286,10 @@ def test_errors_of_a_run_name_the_table_and_the_line(folder: Path) -> None:
         ({"relations": [{"from": "visits.patient", "to": "patients.age"}]}, "there is no table"),
         ({"guarantees": []}, "at least one joint guarantee is needed"),
         ({"guarantees": [{"joint_k_anonymity": {"k": 2}}]}, "is sensitive and no guarantee judges it"),
+        (
+            {"guarantees": [{"joint_alpha": {"column": "patients.ilness", "alpha": 0.9}}]},
+            "joint_alpha.column: table 'patients' has no column 'ilness'; did you mean 'illness'.$",
+        ),
         ({"guarantees": [{"joint_k_anonymity": {}}]}, "needs its threshold `k`"),
         ({"tables": {"patients": {"columns": {"patient": {"role": "identifier"}}}}}, "relations"),
     ],

@@ -152,6 +152,25 @@ def test_each_wrong_thing_is_told_with_its_place(read: Any, old: str, new: str, 
     assert len(found) <= 2, "one mistake sets off no avalanche"
 
 
+@pytest.mark.parametrize("misspelt", ["illnes", "Illness", "ilness"])
+@pytest.mark.parametrize("where", ["columns", "guarantee"])
+def test_a_misspelt_sensitive_column_is_reported_once_as_missing(read: Any, misspelt: str, where: str) -> None:
+    old, new = (
+        ("  illness: {", f"  {misspelt}: {{") if where == "columns" else ("column: illness", f"column: {misspelt}")
+    )
+    assert old in SOUND
+    named, declared = ("illness", misspelt) if where == "columns" else (misspelt, "illness")
+    [problem] = problems(read, SOUND.replace(old, new, 1))
+    assert problem.endswith(f".spread.column: {named!r} is not among `columns:`; did you mean {declared!r}?")
+
+
+def test_another_unjudged_column_is_reported_with_a_misspelt_one(read: Any) -> None:
+    text = SOUND.replace("column: illness", "column: illnes", 1).replace("role: insensitive", "role: sensitive", 1)
+    first, second = problems(read, text)
+    assert first.startswith("8 columns.ward: is sensitive and no guarantee judges it")
+    assert "'illnes' is not among `columns:`; did you mean 'illness'?" in second
+
+
 def test_a_policy_without_guarantees_is_refused(read: Any) -> None:
     head = SOUND.partition("guarantees:")[0].replace("role: sensitive", "role: insensitive")
     assert problems(read, head + "guarantees: []\n")[0].startswith("13 guarantees: at least one guarantee is needed")
