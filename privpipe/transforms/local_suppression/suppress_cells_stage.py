@@ -349,7 +349,7 @@ class SuppressCellsStage(Transformer):
     ] = ()
     combinations: Annotated[
         tuple[Combination, ...],
-        Doc("subsets of columns with a k of their own: [{columns: 3, k: 10}, {columns: [a, b], k: 5}]"),
+        Doc("subsets of columns with their own k: [{columns: 3, k: 10}, {columns: [a, b], k: 5}]"),
     ] = ()
     by_risk: Annotated[
         ByRisk | None,
