@@ -72,7 +72,7 @@ class Dates:
         if "week" in self.levels and self.levels[-1] != "week":
             after = self.levels[self.levels.index("week") + 1]
             raise UsageError(
-                f"levels: not functional: a week does not refine into a {after}, since it may lie in two; "
+                f"levels: not functional: a week does not refine into a {after}, since it may be in two; "
                 "leave one of them out"
             )
         for below, above in pairwise(self.levels):

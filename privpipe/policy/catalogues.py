@@ -77,7 +77,7 @@ def is_entry_name(value: Any, section: str) -> bool:
     (True, False)
     """
     name = value if isinstance(value, str) else next(iter(value), None) if _is_item(value) else None
-    # A path is no name: what is installed need not be looked at for it.
+    # A path is not a name: what is installed need not be looked at for it.
     return isinstance(name, str) and name.isidentifier() and any(name in room for room in _rooms(section))
 
 

@@ -471,7 +471,7 @@ def _suppression(job: HeldJob, officer: OfficerPolicy) -> Iterator[Problem]:
         limit = getattr(stage, "suppress_at_most", None) or 0.0  # left out: no record is suppressed
         if most is not None and limit > most:
             yield job.problem(
-                (*place, "suppress_at_most"), f"is {limit}; {_asks(officer, ('suppress_at_most',))} {most} at the most"
+                (*place, "suppress_at_most"), f"is {limit}; {_asks(officer, ('suppress_at_most',))} {most} at most"
             )
 
 

@@ -159,7 +159,7 @@ def read_related(
     if guarantees and not any(item.entry.binds for item in guarantees if isinstance(item.entry, JointGuarantee)):
         report.wrong(
             (*guarantees[0].place, "severity"),
-            "at least one guarantee must have `severity: fail`: by warnings alone every set would be published",
+            "at least one guarantee must have `severity: fail`: with warnings only every set would be published",
         )
     if not guarantees and not report.is_wrong:
         report.wrong(("guarantees",), "at least one joint guarantee is needed, such as `- joint_k_anonymity: {k: 5}`")

@@ -140,7 +140,7 @@ def check_judged_columns(draft: Draft, report: Report) -> None:
 
 
 def check_every_sensitive_column_is_judged(draft: Draft, report: Report) -> None:
-    """Nothing sensitive is released unlooked at."""
+    """Nothing sensitive is released unexamined."""
     judged: set[Any] = set()
     undeclared: set[str] = set()
     for read in draft.guarantees:
@@ -186,7 +186,7 @@ def check_something_binds(draft: Draft, report: Report) -> None:
         return  # an unsound entry may be meant to bind, and has its own error
     report.wrong(
         (*draft.guarantees[0].place, "severity"),
-        "at least one guarantee must have `severity: fail`: by warnings alone every table would be published",
+        "at least one guarantee must have `severity: fail`: with warnings only every table would be published",
     )
 
 
@@ -251,7 +251,7 @@ def check_tail_codes(draft: Draft, report: Report) -> None:
                 limits[read.name, parameter, name] = given
                 ends = [limits.get((code, parameter, name)) for code in ("bottom_code", "top_code")]
                 if None not in ends and not ends[0] < ends[1]:  # type: ignore[operator]
-                    report.wrong(read.place, f"codes both ends of {name!r}, and bottom does not lie below top")
+                    report.wrong(read.place, f"codes both ends of {name!r}, and bottom is not below top")
 
 
 def check_base(draft: Draft, report: Report) -> None:
@@ -299,7 +299,7 @@ def check_keys(draft: Draft, report: Report) -> None:
         report.wrong(
             ("household_id",),
             "must have the role identifier: it shows who lives together, and is dropped or pseudonymised, never "
-            "released as it is",
+            "released unchanged",
         )
 
 
@@ -377,13 +377,11 @@ def check_records(draft: Draft, report: Report) -> None:
     if not isinstance(records, str):
         return
     if "://" in records:
-        report.wrong(("records",), "private records lie on a local (or mounted) file system; name a folder there")
+        report.wrong(("records",), "private records are on a local (or mounted) file system; name a folder there")
         return
     home = Path(located(records, draft.base_dir))
     if isinstance(sink, SinkSpec) and sink.is_folder and Path(sink.target(draft.base_dir)) in (home, *home.parents):
-        report.wrong(
-            ("records",), "lies inside the sink, where readers of the release would see it; name another folder"
-        )
+        report.wrong(("records",), "is inside the sink, where readers of the release would see it; name another folder")
 
 
 def _named(read: ReadEntry, entry: Entry | None) -> Iterable[tuple[Place, str]]:

@@ -86,7 +86,7 @@ def test_every_error_comes_at_once_in_the_order_of_lines_and_names_the_file(read
         ("{role: insensitive}", "insensitive", "8 columns.ward: must be a mapping, as in {role: ...}"),
         ("type: integer", "type: int", "5 columns.age.type: must be one of text, integer"),
         ("type: integer", "nulls: refuse", "5 columns.age.nulls: is for sensitive columns"),
-        ("ward: {", "Zip: {", "8 columns.Zip: column names differ by case alone: 'zip', 'Zip'"),
+        ("ward: {", "Zip: {", "8 columns.Zip: column names differ only in case: 'zip', 'Zip'"),
         ("ward: {", "zip: {", "8 columns.zip: this key is given twice, first in line 6"),
         (
             "ward: {",
