@@ -97,7 +97,7 @@ def lost_text(table: Mapping[str, Any]) -> str:
     if table.get("withheld"):
         return "A model of the policy forbids counts of the source: nothing is compared with it."
     if table.get("records") is None:
-        return "Released records cannot be paired with those of the source: labels alone are compared."
+        return "Released records cannot be paired with those of the source: only labels are compared."
     of = "all" if table.get("whole", True) else "a sample"
     return (
         f"Shares and losses are of {of} of the released records compared with their originals ({table['records']:,}). "
@@ -162,8 +162,8 @@ FOOT = (
 
 
 CRITERIA = (
-    "Singling out, linkability and inference. Attacks give lower bounds and a pass is no certificate: the controller "
-    "decides case by case, for each release."
+    "Singling out, linkability and inference. Attacks give lower bounds and a pass is not a certificate: the "
+    "controller decides case by case, for each release."
 )
 
 
@@ -484,7 +484,7 @@ def report(
     --------
     >>> report("nowhere")
     Traceback (most recent call last):
-    privpipe.errors.UsageError: 'nowhere' is no finished run: ...
+    privpipe.errors.UsageError: 'nowhere' is not a finished run: ...
     """
     form = _form(format, out)
     language_of(lang, {})

@@ -76,7 +76,7 @@ def write_record_risks(policy: Policy, path: str, *, engine: str | None = None) 
         raise UsageError(f"--show-records takes a file named {' or '.join(FORMATS)}, got {target.name!r}")
     sink = Path(policy.sink.target(policy.base_dir)).absolute() if policy.sink and policy.sink.is_folder else None
     if sink is not None and (sink in target.parents or sink == target or sink.resolve() in target.resolve().parents):
-        raise UsageError("--show-records: the risks of single records must not lie in the release; name another place")
+        raise UsageError("--show-records: the risks of single records must not be in the release; name another place")
     if target.exists():
         raise UsageError(f"--show-records: {target.name!r} exists already; nothing was overwritten")
     name = engine or policy.engine

@@ -339,7 +339,7 @@ class Plan:
 def _table_fields(own: Mapping[str, Any]) -> dict[str, Any]:
     """What a document holds of one of related tables."""
     if not isinstance(own["stages"], int) or own["stages"] < 0:
-        raise TypeError("a number of stages that is none")
+        raise TypeError("an invalid number of stages")
     return {
         "records": int(own["records"]),
         "source": str(own["source"]),

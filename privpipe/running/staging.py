@@ -137,7 +137,7 @@ def run_stages(
     """
     engine, policy, seed = context.engine, context.policy, context.seed
     records = engine.count(original) if records is None else records
-    empty = not records and source != ""  # a frame that stays unlooked at has neither
+    empty = not records and source != ""  # a frame that stays unexamined has neither
     if plan is not None and len(plan.stages) != len(policy.transform):
         raise UsageError(f"the plan has {len(plan.stages)} stages, the policy {len(policy.transform)}")
     source = fingerprint(engine, original, seed) if source is None else source

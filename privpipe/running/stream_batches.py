@@ -175,7 +175,7 @@ class StreamBatches:
         if sink is None or sink.mode != "append":
             raise UsageError(
                 "release_batches: batches join those before them, so the policy needs a sink with `mode: append`, a "
-                "Delta table (`format: delta`) or an Iceberg table; in `replace` a batch would take the place of the "
+                "Delta table (`format: delta`) or an Iceberg table; in `replace` a batch would replace the "
                 "released rows, in `replace_partition` late rows that of their partition"
             )
         with self._sink() as place:

@@ -395,7 +395,7 @@ def table_set(tables: Any, options: Mapping[str, Any]) -> TableSet:
     joint = next(iter(joints.values()))
     if len(joints) > 1 or (joint is None and needs_joint([table.aggregated.spec for table in named.values()])):
         raise UsageError(
-            "the tables were counted apart, so nothing shows how their populations lie in one another; make them with "
+            "the tables were counted apart, so nothing shows how their populations are nested; make them with "
             "one `Aggregate(tables=...)`"
         )
     return TableSet(

@@ -75,7 +75,7 @@ def require_ledger_apart(policy: Policy) -> None:
             ledger = os.path.realpath(stage.ledger)
             if os.path.commonpath([target, ledger]) == target:
                 raise UsageError(
-                    "private_table: the ledger lies inside the sink, and would be published and replaced with it; name "
+                    "private_table: the ledger is inside the sink, and would be published and replaced with it; name "
                     "a folder apart from it"
                 )
 

@@ -78,7 +78,7 @@ def assess(
     engine : str or Engine, optional
         Default: the engine the frame is native to; for a path, the policy's.
     allow_empty : bool
-        Let a table of suppressed records alone pass.
+        Let a table with only suppressed records pass.
 
     Returns
     -------

@@ -97,7 +97,7 @@ class PrivateRecords:
         for seen in seen_by_readers(place):
             if seen == real or seen in real.parents:
                 raise UsageError(
-                    f"records: {str(home)!r} lies where readers of the release look; name a folder that they do not see"
+                    f"records: {str(home)!r} is where readers of the release look; name a folder that they do not see"
                 )
         return cls(home, sink)
 
