@@ -199,7 +199,7 @@ def _fault_of_contract(plug_in: PlugIn) -> str:
             f"install versions of {plug_in.distribution} and privpipe that fit together"
         )
     return (
-        f"{plug_in} does not say for which contract of plug-ins it is made; its authors declare "
+        f"{plug_in} does not declare which plug-in contract it is made for; its authors declare "
         f'`{CONTRACT} = "privpipe.plugins"` under the entry points of {CONTRACTS}'
     )
 

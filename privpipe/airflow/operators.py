@@ -293,5 +293,5 @@ def _moment(text: str) -> datetime:
     try:
         found = datetime.fromisoformat(text)
     except (TypeError, ValueError):
-        raise UsageError(f"newer_than: {text!r} is no ISO time") from None
+        raise UsageError(f"newer_than: {text!r} is not an ISO time") from None
     return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
