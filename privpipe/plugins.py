@@ -220,7 +220,7 @@ def _fault_of_class(plug_in: PlugIn, brought: Any) -> str:
     group = GROUPS[plug_in.group]
     base = _referred(group.base)
     if not (isinstance(brought, type) and issubclass(brought, base)):
-        return f"{plug_in} is no {group.kind}: {plug_in.value} must be a class derived from {group.base}"
+        return f"{plug_in} is not a {group.kind}: {plug_in.value} must be a class derived from {group.base}"
     called = getattr(brought, "name", plug_in.name)
     called = called() if callable(called) else called
     if called != plug_in.name:

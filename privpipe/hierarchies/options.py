@@ -240,7 +240,7 @@ def declared_values(given: Sequence[str], key: str, kind: str | None) -> list[st
         except ValueError:
             text = None
         if text is None:
-            raise UsageError(f"{key}: entry {place} is no {kind}, the type of the column")
+            raise UsageError(f"{key}: entry {place} is not of type {kind}, that of the column")
         if places.setdefault(text, place) != place:
             raise UsageError(f"{key}: entries {places[text]} and {place} are the same value")
     return list(places)

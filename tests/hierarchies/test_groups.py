@@ -72,7 +72,7 @@ def test_natural_orders() -> None:
 def test_declared_orders_are_read_under_the_type() -> None:
     assert build({"order": [1, "02", 3.0], "sizes": [2]}, ["2"], kind="integer").values == ("1", "2", "3")
     assert build({"order": [True, False], "sizes": [2]}, ["true"], kind="boolean").values == ("true", "false")
-    with pytest.raises(UsageError, match="entry 2 is not an integer"):
+    with pytest.raises(UsageError, match="entry 2 is not of type integer"):
         build({"order": [1, "x"], "sizes": [2]}, [], kind="integer")
     with pytest.raises(UsageError, match="entries 1 and 3 are the same value"):
         build({"order": [1, 2, "01"], "sizes": [2]}, [], kind="integer")
