@@ -43,7 +43,7 @@ class Catalogues:
         )
 
     def of_sets(self) -> Catalogues:
-        """The same for the entries that are asked of related tables together."""
+        """The same for the entries on related tables together."""
         return replace(self, sets=True)
 
     def of(self, section: str) -> tuple[Catalogue, ...]:
@@ -82,7 +82,7 @@ def is_entry_name(value: Any, section: str) -> bool:
 
 
 def named_entry(value: Any, section: str, *, sets: bool = False) -> Any:
-    """The entry that a name, or an item of a policy, stands for; any other value as it is.
+    """The entry of a name, or of an item of a policy; any other value unchanged.
 
     Raises
     ------

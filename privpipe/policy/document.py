@@ -190,7 +190,7 @@ class Policy:
     guarantees, measures : sequence of Guarantee
         With a threshold, which are judged; without, which are reported. Of related tables, joint ones over the set.
     seed : Seed, text or bytes of at least 128 bits, or a place such as ``{"from_env": NAME}``
-        A seed that is passed is kept only in memory: the document says ``{from_env: PRIVPIPE_SEED}``.
+        A seed that is passed is kept only in memory: the document has ``{from_env: PRIVPIPE_SEED}``.
     options : see `PolicyOptions`
 
     Raises

@@ -1,4 +1,4 @@
-"""Every key a policy knows outside its entries: one table for the reader, the JSON schema and `init`.
+"""Every key of a policy outside its entries: one table for the reader, the JSON schema and `init`.
 
 Keys of entries are not here: they are the fields of the catalogue's classes.
 """
@@ -246,7 +246,8 @@ COLUMN_LOSS: Mapping[str, Key] = {
 REPORT: Mapping[str, Key] = {
     "write": Key("flag", "whether a run writes its report", default=True),
     "threshold": Key(
-        "integer", "records that a figure must rest on to be shown; left out, the largest required k, and at least 5"
+        "integer",
+        "records that a figure must be based on to be shown; left out, the largest required k, and at least 5",
     ),
     "lang": Key("text", "language of the report", get_args(Language), default="en"),
 }

@@ -216,7 +216,7 @@ def read_officer(named: str, base_dir: Path, catalogues: Catalogues | None = Non
 
 
 def pinned_officer() -> OfficerPolicy | None:
-    """The officer's policy that the environment names; `NAME@sha256:HEX` holds for that content alone.
+    """The officer's policy that the environment names; `NAME@sha256:HEX` accepts only that content.
 
     Raises
     ------

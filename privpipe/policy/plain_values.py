@@ -89,7 +89,7 @@ class Report:
         self.warnings.append(str(Problem(whole, message, self.file, self.line_of(place))))
 
     def located(self, place: Place) -> str:
-        """A place as an error says it: with the file and the line it is written in, where there are any."""
+        """A place as shown in an error: with its file and line, if there are any."""
         line, whole = self.line_of(place), shown((*self.outer, *place))
         if self.file is None:
             return whole

@@ -1,4 +1,4 @@
-"""Policies about related tables: `tables:`, each read as a policy, `relations:`, and what is asked of them together."""
+"""Policies about related tables: `tables:`, each read as a policy, `relations:`, and joint requirements."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class RelatedRelease:
     guarantees, measures : tuple of JointGuarantee
     orphans : {"refuse", "drop"}
     joined : bool
-        Whether the tables are judged together although readers get no key; otherwise each is judged alone.
+        Whether the tables are judged together although readers get no key; otherwise each is judged by itself.
     """
 
     tables: Mapping[str, Any]

@@ -180,7 +180,7 @@ def check_thresholds(draft: Draft, report: Report) -> None:
 
 
 def check_something_binds(draft: Draft, report: Report) -> None:
-    """Warnings alone keep no table back."""
+    """Warnings by themselves do not refuse a table."""
     sound = [read.entry for read in draft.guarantees if isinstance(read.entry, Guarantee)]
     if len(sound) < len(draft.guarantees) or not sound or any(entry.binds for entry in sound):
         return  # an unsound entry may be meant to bind, and has its own error
@@ -197,7 +197,7 @@ def check_population(draft: Draft, report: Report) -> None:
         if not unread and not any(entry.needs_population for _, entry in draft.judging()):
             report.warn(
                 ("population",),
-                "no guarantee and no measure compares with it, and nothing is read of it; add one, such as k_map, or "
+                "no guarantee and no measure compares with it, and it is not read; add one, such as k_map, or "
                 "leave it out",
             )
         return
@@ -304,7 +304,7 @@ def check_keys(draft: Draft, report: Report) -> None:
 
 
 def check_dropped_columns(draft: Draft, report: Report) -> None:
-    """A dropped column is gone before anything looks at it, so nothing may be said of it but its type."""
+    """A dropped column is gone before anything reads it, so a policy may declare only its type."""
     dropped = draft.with_role("drop")
     for name in dropped:
         if draft.columns[name].hierarchy is not None:

@@ -239,7 +239,7 @@ class ReportSpec:
     ----------
     write : bool
     threshold : int or None
-        Records that a figure must rest on to be shown; None: the largest k asked of k-anonymity, at least 5.
+        Records that a figure must be based on to be shown; None: the largest k asked of k-anonymity, at least 5.
     lang : {"en", "de", "fr", "es"}
     """
 

@@ -99,7 +99,7 @@ def private_folder(path: Path) -> Path:
 
 
 def keep_private(folder: Path) -> None:
-    """Have what any program makes in a folder readable by its owner alone, where the file system can do that."""
+    """Have what any program makes in a folder readable only by its owner, where the file system can do that."""
     if hasattr(os, "setxattr"):
         with suppress(OSError):  # without access lists the folder's own mode is what keeps others out
             os.setxattr(folder, ACL_OF_NEW_FILES, OWNER_ALONE)
@@ -142,7 +142,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def seal_folder(folder: Path) -> None:
-    """Have the files below a folder readable by their owner alone, whichever writer made them, and on the disk."""
+    """Have the files below a folder readable only by their owner, whichever writer made them, and on the disk."""
     for path in folder.rglob("*"):
         if path.is_file():
             path.chmod(PRIVATE_FILE)

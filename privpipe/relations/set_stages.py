@@ -326,7 +326,7 @@ def set_notes(
     unjudged: Mapping[str, Collection[str]],
     released: Mapping[str, Sequence[str]],
 ) -> list[str]:
-    """Thresholds that protect no one, quasi-identifiers that nothing looks at, and what two tables both tell.
+    """Thresholds that protect no one, quasi-identifiers that nothing uses, and columns that two tables share.
 
     Parameters
     ----------

@@ -93,7 +93,7 @@ def lost_rows(table: Mapping[str, Any], *, exact: bool = True) -> list[tuple[str
 
 
 def lost_text(table: Mapping[str, Any]) -> str:
-    """What the figures rest on, in a sentence."""
+    """What the figures are based on, in a sentence."""
     if table.get("withheld"):
         return "A model of the policy forbids counts of the source: nothing is compared with it."
     if table.get("records") is None:
@@ -446,7 +446,7 @@ def report(
     tried: Mapping[str, Any] | str | os.PathLike[str] | None = None,
     sign_off: Mapping[str, Any] | None = None,
 ) -> str:
-    """A report of a finished run, from its documents alone, never from the data.
+    """A report of a finished run, only from its documents, never from the data.
 
     HTML is the officer's report: one page without scripts, in the edition of the documents. Markdown is a short text.
 
@@ -471,7 +471,7 @@ def report(
     Returns
     -------
     str
-        What rests on few records is shown as such.
+        Figures based on few records are shown as such.
 
     Raises
     ------

@@ -68,7 +68,7 @@ def assess(
     orphans: Orphans = "refuse",
     engine: Any = None,
 ) -> Assessment:
-    """Judge related tables together, as they are to leave.
+    """Judge related tables together, as they will be published.
 
     Parameters
     ----------

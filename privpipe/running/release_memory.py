@@ -376,7 +376,7 @@ class Remembering:
         return TableHistory(current=history.current, earlier=history.earlier)
 
     def remember_tables(self, tables: Mapping[str, Table]) -> None:
-        """What the tables show, as they are to leave."""
+        """What the tables show, as they will be published."""
         from privpipe.tables.table_history import remembered
 
         if self._current is not None and self._current.tables is not None:

@@ -66,9 +66,9 @@ class Staged:
     run : RunKey
         Gives the order of attacks and, with the plan, that of released rows.
     notes : tuple of str
-        What its verdict must say in addition.
+        Additional notes for its verdict.
     source_notes : tuple of str
-        What the run itself has to say of the source; for private records alone.
+        Notes of the run itself on the source; only for private records.
     types : mapping of column to pyarrow.DataType
         Types of the source in which columns are written.
     noise : tuple of NoiseStage

@@ -1,7 +1,7 @@
 """The batches of a stream: each is released together with the rows held back before it, and counted exactly once.
 ::
 
-    .visits.privpipe/stream/      the state of one stream, readable by its owner alone
+    .visits.privpipe/stream/      the state of one stream, readable only by its owner
         state.json                what was taken from which query, and the batch whose release is under way
         rows/00000000000000000000/part-00000.parquet     a batch that is held back
         staged/                   a batch that is being written

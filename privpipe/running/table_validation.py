@@ -141,7 +141,7 @@ class FinishedTables:
         return found
 
     def notes(self) -> Iterator[str]:
-        """What a verdict must say of the tables."""
+        """Notes of a verdict on the tables."""
         if self.known is None:
             yield ONLY_BLANKS
         if needs_joint(list(self.specs.values())):

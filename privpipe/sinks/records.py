@@ -263,7 +263,7 @@ class Quarantine:
         return folder
 
     def close(self, folder: Path) -> None:
-        """Have the written files readable by their owner alone, and on the disk."""
+        """Have the written files readable only by their owner, and on the disk."""
         with _quarantine_written():
             seal_folder(folder)
             sync_folder(self.home)

@@ -47,7 +47,7 @@ class TableSet:
     seed : Seed, optional
         Keys random rounding; cell keys were added up under it.
     notes : tuple of str
-        What a verdict must say of the tables.
+        Notes of a verdict on the tables.
     steps : tuple of mapping
         Of each stage that ran: its name, and what it did; private but for `public`.
     history : TableHistory, optional

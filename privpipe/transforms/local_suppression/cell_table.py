@@ -246,7 +246,7 @@ class Aim:
 
 
 def aim_of(stage: SuppressCellsStage, context: StageContext) -> Aim:
-    """What follows from the policy alone for a stage.
+    """What only the policy determines for a stage.
 
     Raises
     ------

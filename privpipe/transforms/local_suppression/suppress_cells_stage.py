@@ -260,7 +260,7 @@ class Answer:
 
 
 class Part(Protocol):
-    """Solves a part of a table with the rest as it is."""
+    """Solves a part of a table with the rest unchanged."""
 
     def __call__(self, free: Ints, blank_groups: Sequence[BlankGroup], seconds: float) -> Answer:
         """Better parcels, where only those of the free combinations may change."""

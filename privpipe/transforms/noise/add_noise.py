@@ -100,9 +100,9 @@ class AddNoise(RowTransformer):
     small_strata : {"refuse", "suppress", "merge"}
         A stratum needs two values of a column, three for orthogonal noise.
     same_within : {"household_id", "person_id"}, optional
-        Rows of one household (or person) draw alike for equal values; the plan says in how many a column differs.
+        Rows of one household (or person) draw alike for equal values; the plan states in how many a column differs.
     outliers : float, optional
-        q in [0.5, 1), as 0.975: noise for outliers alone, in each of the columns; other records keep their values to
+        q in [0.5, 1), as 0.975: noise only for outliers, in each of the columns; other records keep their values to
         the bit. A record is an outlier when a value lies more than sqrt(chi2(1, q)) scales from the column's median, or
         its squared robust distance over the columns exceeds chi2(r, q). A scale is 1.4826 times the median absolute
         deviation; a column of whose values most are equal is measured by its standard deviation and takes no part in

@@ -92,7 +92,7 @@ class Pram(RowTransformer):
         Strata; each has its own matrix.
     small_strata : {"refuse", "suppress", "merge"}
     same_within : {"household_id", "person_id"}, optional
-        Rows of one household (or person) draw alike for equal values; the plan says in how many a column differs.
+        Rows of one household (or person) draw alike for equal values; the plan states in how many a column differs.
 
     Examples
     --------

@@ -50,7 +50,7 @@ class RecordSwap(Transformer):
         rounding and want of donors, and exceeded where high risk asks for more.
     similar : tuple of str, or tuple of tuples
         Similarity profiles: lists of columns in which a donor agrees, tried one after the other. One list is one
-        profile; none: donors agree in size alone.
+        profile; none: donors agree only in size.
     risk_variables : tuple of str, optional
         Columns by which someone may be found; a missing value is one more value. Default: the quasi-identifiers that
         are not swapped.

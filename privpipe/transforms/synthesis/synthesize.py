@@ -315,7 +315,7 @@ class Synthesize(Transformer):
 
     @classmethod
     def public_detail(cls, detail: Mapping[str, Any]) -> dict[str, Any]:
-        """The accountant's figures, which follow from the policy alone."""
+        """The accountant's figures, which follow only from the policy."""
         return {"privacy": dict(detail["privacy"])} if "privacy" in detail else {}
 
     def _models(
