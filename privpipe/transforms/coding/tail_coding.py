@@ -311,7 +311,7 @@ class TopCode(TailCode):
         ellipsoid d^2 = chi2(r, q) around the robust centre moves along the ray to the centre until it meets the
         boundary: each of its values keeps its side of the centre, and records that are extreme only in combination
         are coded too. Top coding takes the records whose value furthest from its centre is above it, bottom
-        coding the others; the two together leave no record outside. Centre and scatter are the minimum covariance determinant
+        coding the others; both together leave none outside. Centre and scatter are the minimum covariance determinant
         (FAST-MCD, re-weighted) of the complete records of the stratum, r is its rank, and how far a value lies is
         measured in units of 1.4826 times the median absolute deviation. A record that misses values is measured over
         those it has. Who lies off a plane that holds most records is moved next to the centre.
@@ -372,7 +372,7 @@ class BottomCode(TailCode):
         ellipsoid d^2 = chi2(r, q) around the robust centre moves along the ray to the centre until it meets the
         boundary: each of its values keeps its side of the centre, and records that are extreme only in combination
         are coded too. Bottom coding takes the records whose value furthest from its centre is below it, top
-        coding the others; the two together leave no record outside. Centre and scatter are the minimum covariance determinant
+        coding the others; both together leave none outside. Centre and scatter are the minimum covariance determinant
         (FAST-MCD, re-weighted) of the complete records of the stratum, r is its rank, and how far a value lies is
         measured in units of 1.4826 times the median absolute deviation. A record that misses values is measured over
         those it has. Who lies off a plane that holds most records is moved next to the centre.
