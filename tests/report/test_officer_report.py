@@ -88,7 +88,7 @@ def test_the_report_of_adult_says_why_columns_are_held_back(documents: dict[str,
         "Prosecutor: knows that a certain person is in the data, and her quasi-identifiers highest risk of a record",
         "It proved that none has a smaller loss.",
         "No settings were compared.",
-        "The policy asks for no attack.",
+        "The policy has no attack.",
         "No earlier release was found at the sink.",
     ):
         assert said in page, said
@@ -96,9 +96,9 @@ def test_the_report_of_adult_says_why_columns_are_held_back(documents: dict[str,
 
 def test_a_refusal_says_why_in_one_sentence(documents: dict[str, RunDocuments]) -> None:
     page = text_of(documents["refused"])
-    assert "Refused k-anonymity asked for at least 5, and 1 was reached: nothing was published." in page
+    assert "Refused k-anonymity requires at least 5, and 1 was achieved: nothing was published." in page
     assert "missed by 4" in page
-    assert "Nothing was published, so there is nothing to say about a method." in page
+    assert "Nothing was published, so there is no method to describe." in page
     assert "Records judged" in page
     assert "Would have been released" in page
     assert "Columns released" not in page

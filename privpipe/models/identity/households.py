@@ -131,7 +131,7 @@ class WholeHouseholds(KeptHouseholds):
     threshold_field = "at_most"
     observes = int
     source = "Hundepool et al., Statistical Disclosure Control, Wiley, 2012 (hierarchical files)"
-    threat = "An intruder who knows a family sees who of it is missing, and that the missing one is rare."
+    threat = "An intruder who knows a family sees which member is missing, and that this member is rare."
     formula = "number of households with 0 < released records < original records <= at_most"
     choose = (
         "Wherever a policy suppresses or samples records of households: `suppress_records: {whole: households}` and "
