@@ -54,7 +54,7 @@ class Cause(Exception):
 
     @classmethod
     def of(cls, error: BaseException) -> Cause:
-        """What may be said of an exception.
+        """What may be shown of an exception.
 
         Examples
         --------
@@ -130,7 +130,7 @@ def _wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextmanager
 def reading(what: str) -> Iterator[None]:
-    """Read what the caller passed: any foreign exception is a fault of it, also one of code that it brings.
+    """Read what the caller passed: any foreign exception is blamed on the input, including the code that it contains.
 
     Raises
     ------
@@ -156,7 +156,7 @@ def reading(what: str) -> Iterator[None]:
 
 
 def callers_own(function: Any) -> Any:
-    """A caller's function, whose exceptions reach the caller as they are; anything else as it is."""
+    """A caller's function, whose exceptions reach the caller unchanged; anything else is returned unchanged."""
     if not callable(function):
         return function
 
@@ -172,7 +172,7 @@ def callers_own(function: Any) -> Any:
 
 
 def _leaving(error: BaseException) -> BaseException:
-    """What leaves a public function of an exception."""
+    """The exception that a public function raises instead of this one."""
     if getattr(error, CALLERS, False):
         return error
     own_frames = error.__traceback__.tb_next if error.__traceback__ is not None else None
@@ -184,7 +184,7 @@ def _leaving(error: BaseException) -> BaseException:
 
 
 def ours_of(error: Exception) -> PrivpipeError:
-    """The exception of ours that reports a foreign one: its class, its place, and no text of it.
+    """The privpipe exception that reports a foreign one by class and place, without its text.
 
     Examples
     --------
@@ -218,13 +218,13 @@ def _reported(error: Exception, told: str) -> PrivpipeError:
 
 
 def _file_of(error: OSError) -> str:
-    """Of a path only its last part, which names no one, unless it could be a value of a partition column."""
+    """Only the last part of a path, which names no person, unless it could be a value of a partition column."""
     name = os.path.basename(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes) else ""
     return f" ({name})" if name and "=" not in name else ""
 
 
 def _library(error: BaseException) -> str:
-    """The library whose class it is."""
+    """The library that defines its class."""
     return type(error).__module__.partition(".")[0]
 
 
@@ -237,7 +237,7 @@ def _innermost(error: BaseException) -> str:
 
 
 def cleaned(error: BaseException, known: dict[int, BaseException] | None = None) -> BaseException:
-    """The exception where it may leave, else its `Cause`; its chain likewise, and no notes."""
+    """The exception if it may be shown, else its `Cause`; the same for its chain, without notes."""
     known = {} if known is None else known
     if id(error) in known:
         return known[id(error)]

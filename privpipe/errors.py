@@ -51,7 +51,7 @@ __all__ = [
 
 
 def escaped(text: str, *, keep: str = "") -> str:
-    r"""A text as a terminal, a log or a page may show it: what is not printable as its escape.
+    r"""A text that is safe to show in a terminal, a log or a page: characters that are not printable are escaped.
 
     A name can hold what moves the cursor, turns the direction of reading or ends a line, and so make a line say
     what no one said.
@@ -59,7 +59,7 @@ def escaped(text: str, *, keep: str = "") -> str:
     Parameters
     ----------
     keep : str
-        Characters to leave as they are, as line ends between lines of our own.
+        Characters to leave unchanged, such as line ends between our own lines.
 
     Examples
     --------
@@ -80,7 +80,7 @@ class PrivpipeError(Exception):
 
 
 class UsageError(PrivpipeError):
-    """Wrong without looking at the data: policy, arguments, parameters, combinations."""
+    """Wrong whatever the data is: policy, arguments, parameters, combinations."""
 
     exit_code: ClassVar[int] = 2
 
@@ -126,11 +126,11 @@ class RolesError(UsageError):
 
 
 class UnsupportedError(UsageError):
-    """A combination that this engine or method does not serve; the message shows what does."""
+    """A combination that this engine or method does not support; the message names one that does."""
 
 
 class DataError(PrivpipeError):
-    """Wrong as only the data shows: columns, nulls, types, an empty input; `column`: the declared one it is about."""
+    """Errors that only the data shows: columns, nulls, types, an empty input; `column`: the one concerned."""
 
     exit_code: ClassVar[int] = 3
 
@@ -158,7 +158,7 @@ class SinkError(EngineError):
 
 
 class InternalError(EngineError):
-    """An error that was not foreseen, which is a bug of ours; the message has its class and place, never its text."""
+    """An unforeseen error, which is a bug in privpipe; the message has its class and place, never its text."""
 
     exit_code: ClassVar[int] = 1
 
@@ -182,9 +182,9 @@ class ColumnsLost(Refused):
 
 
 class NotWithdrawn(PrivpipeError):
-    """What readers see, or may see, is a release that was not judged as published and could not be taken back.
+    """Readers see, or may see, a release that was not judged as published and could not be withdrawn.
 
-    Another run changes nothing for the better, and one that appends would publish the same rows again.
+    Another run does not repair it, and one that appends would publish the same rows again.
     """
 
     exit_code: ClassVar[int] = 8
@@ -197,7 +197,7 @@ class NoSolutionError(PrivpipeError):
 
 
 class SignOffMissing(PrivpipeError):
-    """An officer's policy asks for signatures that are not there, or do not count.
+    """An officer's policy requires signatures that are missing or not valid.
 
     `waiting` is the folder in which the staged run waits, where it was staged just now; `assessment` is of that run.
     """

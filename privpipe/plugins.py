@@ -199,7 +199,7 @@ def _fault_of_contract(plug_in: PlugIn) -> str:
             f"install versions of {plug_in.distribution} and privpipe that fit together"
         )
     return (
-        f"{plug_in} does not say for which contract of plug-ins it is made; its authors declare "
+        f"{plug_in} does not declare which plug-in contract it is made for; its authors declare "
         f'`{CONTRACT} = "privpipe.plugins"` under the entry points of {CONTRACTS}'
     )
 
@@ -220,7 +220,7 @@ def _fault_of_class(plug_in: PlugIn, brought: Any) -> str:
     group = GROUPS[plug_in.group]
     base = _referred(group.base)
     if not (isinstance(brought, type) and issubclass(brought, base)):
-        return f"{plug_in} is no {group.kind}: {plug_in.value} must be a class derived from {group.base}"
+        return f"{plug_in} is not a {group.kind}: {plug_in.value} must be a class derived from {group.base}"
     called = getattr(brought, "name", plug_in.name)
     called = called() if callable(called) else called
     if called != plug_in.name:

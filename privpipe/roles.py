@@ -1,4 +1,4 @@
-"""What each column is for: who may be recognised by it, what must not be learnt, what is never released."""
+"""The role of each column: what may identify a person, what must not be learnt, what is never released."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FIELDS = ("identifiers", "quasi_identifiers", "sensitive", "insensitive", "dropp
 
 
 def case_collisions(names: Iterable[str]) -> list[tuple[str, ...]]:
-    """Groups of names that are equal or differ by case alone: DuckDB and Spark take them for one column.
+    """Groups of names that are equal or differ only in case: DuckDB and Spark take them for one column.
 
     Examples
     --------
@@ -48,7 +48,7 @@ def case_collisions(names: Iterable[str]) -> list[tuple[str, ...]]:
 
 
 def not_text(names: Iterable[object]) -> str:
-    """Why one of some names can name no column, and what to do; or nothing. Labels of pandas may be of any type.
+    """Why one of some names cannot name a column, and what to do; empty if all can. pandas has labels of any type.
 
     Examples
     --------
@@ -84,7 +84,7 @@ class Roles:
     Raises
     ------
     RolesError
-        A column with two roles, a name that is not text, or two names that differ by case alone.
+        A column with two roles, a name that is not text, or two names that differ only in case.
 
     Examples
     --------
@@ -114,7 +114,7 @@ class Roles:
         if twice:
             raise RolesError(f"a column has one role; {', '.join(map(repr, twice))} has several")
         for group in case_collisions(self.columns):
-            raise RolesError(f"column names differ by case alone: {', '.join(map(repr, group))}")
+            raise RolesError(f"column names differ only in case: {', '.join(map(repr, group))}")
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -135,7 +135,7 @@ class Roles:
 
 
 def read_roles(given: object) -> Roles:
-    """Roles as a call may give them.
+    """The forms in which a call may give roles.
 
     Parameters
     ----------
@@ -222,7 +222,7 @@ def column_type_of(arrow_type: object) -> ColumnType:
 
 
 def require_empty_rule(said: object) -> None:
-    """Refuse what is not a rule for a table without records; None states nothing.
+    """Refuse anything that is not a rule for a table without records; None means no rule.
 
     Raises
     ------

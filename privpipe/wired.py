@@ -32,5 +32,5 @@ def room_above(name: str) -> Any:
     'privpipe.stages'
     """
     if name not in ROOMS:
-        raise LookupError(f"{name!r} is no room that entries reach: {', '.join(ROOMS)}")
+        raise LookupError(f"{name!r} is not a room that entries reach: {', '.join(ROOMS)}")
     return importlib.import_module(f"privpipe.{name}")

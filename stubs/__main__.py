@@ -13,7 +13,7 @@ from stubs.stand_ins import take_their_place
 
 
 def main(folder: Path) -> None:
-    """Write each stub that is not there as it should be; nobody reads half of one."""
+    """Write each stub that is not there as it should be; no one reads half of one."""
     take_their_place()
     from stubs.rooms import STUBS
 

@@ -159,7 +159,7 @@ def _params(stub: Stub, made: Any, kind: Any) -> Params:
 
 
 def _add_pair(stub: Stub, name: str, bases: Sequence[str], params: Params, *others: str) -> None:
-    """An estimator and its model; `others`: what its constructor takes besides."""
+    """An estimator and its model; `others`: what its constructor takes in addition."""
     arguments = [f"{each}: {takes} = ..." for names, takes, _ in params for each in names]
     taken = ["self", *(["*", *arguments] if arguments else []), *others]
     load = ["    @classmethod", "    def load(cls, path: str) -> Self: ..."]

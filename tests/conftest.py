@@ -165,9 +165,9 @@ def project() -> Path:
 
 @pytest.fixture(scope="session")
 def shared() -> Path:
-    """The folder of reference figures and data beside the project; absent in an ordinary clone."""
+    """The folder of reference figures and data next to the project; absent in an ordinary clone."""
     if not (SHARED / "reference").is_dir():
-        pytest.skip("reference data (../shared) is not beside the project")
+        pytest.skip("reference data (../shared) is not next to the project")
     return SHARED
 
 

@@ -71,7 +71,7 @@ class ObjectStore:
         return f"http://{self.host}:{self.port}"
 
     def request(self, method: str, path: str, body: bytes | None = None) -> tuple[int, bytes]:
-        """One request of its own, beside every client library: status and body."""
+        """One request of its own, next to every client library: status and body."""
         connection = http.client.HTTPConnection(self.host, self.port, timeout=30)
         try:
             connection.request(method, path, body=body, headers={"Authorization": SIGNED} if path != RESET else {})

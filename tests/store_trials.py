@@ -105,7 +105,7 @@ class Warm:
         return int(self._line())
 
     def run(self, policy: Path) -> int:
-        """A run that nobody disturbs."""
+        """A run that no one disturbs."""
         self.started(policy)
         return self.ended()
 
@@ -119,7 +119,7 @@ class Warm:
 
 
 class Reader:
-    """Somebody who follows the pointer again and again, with a client of his own, and checks all that he reads."""
+    """Someone who follows the pointer again and again, with a client of his own, and checks all that he reads."""
 
     def __init__(self, store: ObjectStore, pause: float = 0.05) -> None:
         self.store, self.pause = store, pause
@@ -257,7 +257,7 @@ class Trials:
         return found + self.listed()
 
     def listed(self) -> list[str]:
-        """What a listing of the sink shows beside the pointer."""
+        """What a listing of the sink shows next to the pointer."""
         _, body = self.store.request("GET", f"/{BUCKET}?list-type=2&prefix={SINK}/")
         names = [part.split("</Key>")[0] for part in body.decode().split("<Key>")[1:]]
         return (
@@ -265,7 +265,7 @@ class Trials:
         )
 
     def after(self) -> list[str]:
-        """What is wrong after a run that nobody disturbs: it publishes, and leaves two releases and no lock."""
+        """What is wrong after a run that no one disturbs: it publishes, and leaves two releases and no lock."""
         old = Reader(self.store).look()
         code = self.warm.run(self.policy)
         reader = Reader(self.store)
@@ -276,7 +276,7 @@ class Trials:
         names = [part.split("</Key>")[0] for part in body.decode().split("<Key>")[1:]]
         releases = {name.split("/")[2] for name in names if "/releases/" in name}
         if len(releases) > 2:
-            found.append(f"{len(releases)} releases lie there")
+            found.append(f"{len(releases)} releases are there")
         if any(name.endswith("/_LOCK") for name in names):
             found.append("a lock was left")
         return found + reader.wrong + self.listed()

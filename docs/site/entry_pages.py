@@ -116,7 +116,7 @@ def _check(entry: type[Guarantee], room: str, toy: Toy) -> Iterator[str]:
     given = f'after, {paired}quasi_identifiers=["age", "zip"], sensitive=["illness"]'
     yield f"```python\nimport privpipe as pp\n\nverdict = {as_python(example, room)}.assess(\n    {given}\n)\n```"
     if not found:
-        yield "It is judged by what a run keeps beside the table, so this page has no figure of it."
+        yield "It is judged by what a run keeps next to the table, so this page has no figure of it."
         return
     here = all(each.setting == "toy" for each in found)
     if here:

@@ -1,4 +1,4 @@
-"""Figures of the site, as SVG text that stands in the page."""
+"""Figures of the site, as SVG text that is in the page."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ adult_nowhere = privpipe_asset(
 
 @dg.asset
 def adult_raw() -> None:
-    """The table as another job left it: nobody protected it."""
+    """The table as another job left it: no one protected it."""
 
 
 raw_is_safe = privpipe_asset_check(adult_raw, data=str(PIPELINES / "adult" / "data" / "adult.csv"), policy=ADULT)

@@ -4,7 +4,7 @@
 
     from privpipe.airflow import PrivpipeReleaseOperator, PrivpipeSensor
 
-A refused release fails the task for good; a breakdown is tried again as `retries` says. What Airflow keeps of a task
+A refused release fails the task for good; a breakdown is retried according to `retries`. What Airflow keeps of a task
 (XComs, rendered fields, logs, links) holds the public figures and paths, never a value of the data.
 """
 

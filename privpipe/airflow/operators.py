@@ -98,12 +98,12 @@ VERDICT = "privpipe_verdict"
 
 
 class PrivpipeReleaseOperator(BaseOperator):
-    """Release what a policy says, and fail for good where another try could not help.
+    """Run the release of a policy, and fail for good if another try could not help.
 
     Exit codes decide: a refusal, an error of the policy or the data, and a missing signature fail the task whatever its
     `retries`; a failure of an engine, a place that another run is writing, and a killed process are tried again.
     A sink, a private record, a ledger or a report within a folder of Airflow's own (DAGs, logs, plugins) is an error
-    before anything runs. The policy file is read as it is: it is not a Jinja template.
+    before anything runs. The policy file is read unchanged: it is not a Jinja template.
 
     Parameters
     ----------
@@ -165,7 +165,7 @@ class PrivpipeReleaseOperator(BaseOperator):
         AirflowFailException
             The same run would end the same way.
         AirflowException
-            It is worth another try.
+            A retry may succeed.
         """
         try:
             job = Job(
@@ -293,5 +293,5 @@ def _moment(text: str) -> datetime:
     try:
         found = datetime.fromisoformat(text)
     except (TypeError, ValueError):
-        raise UsageError(f"newer_than: {text!r} is no ISO time") from None
+        raise UsageError(f"newer_than: {text!r} is not an ISO time") from None
     return found if found.tzinfo is not None else found.replace(tzinfo=UTC)

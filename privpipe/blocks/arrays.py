@@ -32,7 +32,7 @@ Words = NDArray[np.uint64]
 
 
 def numbered(values: Iterable[str | None]) -> tuple[list[str | None], Ints]:
-    """The distinct values in the order in which they come, and the place there of each.
+    """The distinct values in order of appearance, and the index of each element among them.
 
     Examples
     --------
@@ -46,7 +46,7 @@ def numbered(values: Iterable[str | None]) -> tuple[list[str | None], Ints]:
 
 
 def read_only(values: ArrayLike, dtype: DTypeLike) -> NDArray[Any]:
-    """A contiguous view that cannot be written, converted to `dtype` only if it must be.
+    """A contiguous read-only view, converted to `dtype` only if necessary.
 
     Compiled code is specialised by type, and whether an array may be written is part of it: Arrow's buffers may
     not, numpy's may. One kind for both halves the compilation.
@@ -62,13 +62,13 @@ def read_only(values: ArrayLike, dtype: DTypeLike) -> NDArray[Any]:
 
 
 def require_codes(codes: NDArray[Any], places: int, table: str, least: int = 0) -> None:
-    """Refuse codes for which a table has no place.
+    """Refuse codes outside a table.
 
     Parameters
     ----------
     codes : ndarray of integers
     places : int
-        Codes lie below this.
+        Codes are below this.
     table : str
         What is looked up, for the message.
     least : int

@@ -91,7 +91,7 @@ def _branch_of_mappings(branches: Sequence[Mapping[str, Any]]) -> Mapping[str, A
 
 
 EXACT = 2**53
-"""The greatest whole number up to which every one is a float; a greater one stays as it was given."""
+"""The greatest whole number up to which every one is a float; a greater one stays as given."""
 
 
 def read_options(entry: Any) -> None:
@@ -261,7 +261,7 @@ class Entry:
         return {name: each.text for name, each in parameters_of(cls).items() if each.text}
 
     def marked(self, mark: type[Mark]) -> tuple[Any, ...]:
-        """Values of the fields with a mark, but for those left out."""
+        """Values of the fields with a mark, except those left out."""
         values = (getattr(self, name) for name in marked(type(self), mark))
         return tuple(value for value in values if value is not None)
 
@@ -486,7 +486,7 @@ class Catalogue(Mapping[str, type[Entry]]):
         What the room calls an entry, for error messages.
     lines : mapping of class name to module path inside the room
     other_names : mapping of a second name of an entry to its own
-        Where the literature has one; entries are listed by their own names alone.
+        The name in the literature, if any; entries are listed only by their own names.
     """
 
     def __init__(
@@ -525,7 +525,7 @@ class Catalogue(Mapping[str, type[Entry]]):
 
     @property
     def built_in(self) -> tuple[str, ...]:
-        """Names of the entries of this package alone."""
+        """Names of only the entries of this package."""
         return tuple(self._names)
 
     @property

@@ -47,7 +47,7 @@ MEETS = {"at_least": at_least, "at_most": at_most, "below": below}
 
 
 class CheckOptions(TypedDict, total=False):
-    """What a check of a frame takes by name; each may be left out or None.
+    """The keyword arguments of a check of a frame; each may be left out or None.
 
     Parameters
     ----------
@@ -96,10 +96,10 @@ class CheckOptions(TypedDict, total=False):
 
 
 class CheckFace:
-    """The public method of every guarantee and measure; the rooms above run it."""
+    """The public method of every guarantee and measure; higher layers implement it."""
 
     def assess(self, frame: Any, **options: Unpack[CheckOptions]) -> Verdict:
-        """Judge one frame by this entry alone.
+        """Judge one frame by only this entry.
 
         Parameters
         ----------
@@ -132,11 +132,11 @@ class CheckFace:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Guarantee(CheckFace, Demand):
-    """Something a policy can demand of a table.
+    """Something a policy can require of a table.
 
-    Subclasses say what they read (`way`, one of `privpipe.blocks.way`), which field is the threshold that makes them a
-    gate (`threshold_field`; None when they have no form without one), and implement measure, merge and judge.
-    One that `trusts_values` means nothing where a stage perturbed the quasi-identifiers; its reader is warned.
+    Subclasses declare what they read (`way`, one of `privpipe.blocks.way`) and which field is the threshold that makes
+    them a gate (`threshold_field`; None when they have no form without one), and implement measure, merge and judge.
+    One that `trusts_values` means nothing if a stage perturbed the quasi-identifiers; its reader is warned.
     """
 
     over_frame: ClassVar[str] = ".assess(frame, quasi_identifiers=[...])"
@@ -189,7 +189,7 @@ class Guarantee(CheckFace, Demand):
                 )
 
     def hold_columns(self, field: str = "columns", *, as_keys: bool = False) -> None:
-        """Keep the columns that a field names as a tuple; left out, they stay so.
+        """Store the columns that a field names as a tuple; None stays None.
 
         Parameters
         ----------
@@ -208,7 +208,7 @@ class Guarantee(CheckFace, Demand):
         object.__setattr__(self, field, names)
         if as_keys:
             if self.quasi_identifiers not in (None, names):
-                raise UsageError(f"{owner}: quasi_identifiers and columns name different sets; give columns alone")
+                raise UsageError(f"{owner}: quasi_identifiers and columns name different sets; give only columns")
             object.__setattr__(self, "quasi_identifiers", names)
 
     def sensitive_columns(self) -> tuple[str, ...]:
@@ -248,7 +248,7 @@ class Guarantee(CheckFace, Demand):
         raise TypeError(f"{type(self).__name__} tells no single records")
 
     def with_roles(self, roles: Roles) -> Self:
-        """The same guarantee, with what it leaves to the table's roles filled in."""
+        """The same guarantee, with defaults from the table's roles filled in."""
         return self
 
     def counts_over(self) -> Over | None:
@@ -312,11 +312,11 @@ class Guarantee(CheckFace, Demand):
 
     @property
     def asked(self) -> str:
-        """What is asked of the figure, as the end of a sentence; nothing where it is only reported."""
+        """What is required of the figure, as the end of a sentence; empty if it is only reported."""
         return f", required {self.sense.replace('_', ' ')} {short(self.demanded())}" if self.is_gate() else ""
 
     def meets(self, figure: float) -> bool:
-        """Whether a figure is what is asked; any is, where it is only reported."""
+        """Whether a figure meets the threshold; any figure does if it is only reported."""
         return not self.is_gate() or bool(MEETS[self.sense](figure, self.demanded()))
 
     def judged(self, figure: float, observed: Any, reason: str, **counts: Any) -> Verdict:
@@ -385,7 +385,7 @@ class ClassModel(CountedOver, Guarantee):
         return self.least_values()
 
     def least_values(self) -> int:
-        """Distinct values of the sensitive column that each class must hold at the least."""
+        """Distinct values of the sensitive column that each class must hold at least."""
         return 1
 
     def scores(self, block: ClassBlock, facts: Facts) -> NDArray[Any]:
@@ -515,7 +515,7 @@ def prepared(facts: Facts, entries: Iterable[Guarantee]) -> Facts:
 
 
 def one_class(records: int, facts: Facts, columns: tuple[str, ...]) -> ClassBlock:
-    """All records as one class, with the value counts of `columns` that the facts know."""
+    """All records as one class, with the value counts of `columns` from the facts."""
     cells = {}
     for column in columns:
         counts = facts.histograms[column].counts
@@ -524,7 +524,7 @@ def one_class(records: int, facts: Facts, columns: tuple[str, ...]) -> ClassBloc
 
 
 def short(figure: Any) -> str:
-    """A figure as a sentence shows it.
+    """A figure as text for a sentence.
 
     Examples
     --------
@@ -538,7 +538,7 @@ def short(figure: Any) -> str:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ColumnRule(Guarantee):
-    """Judges a table before any cell is looked at. Subclasses give `judge_columns`."""
+    """Judges a table before any cell is read. Subclasses implement `judge_columns`."""
 
     way = COLUMNS
 

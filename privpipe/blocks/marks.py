@@ -33,11 +33,11 @@ __all__ = [
 
 
 class Mark:
-    """What the value of a field stands for, wherever something but the entry itself asks."""
+    """What the value of a field means to code other than the entry itself."""
 
 
 class ColumnName(Mark):
-    """A column by its name, or several; the checker refuses what is not a name."""
+    """A column by its name, or several; anything but a name is refused."""
 
 
 class SensitiveColumn(ColumnName):
@@ -49,7 +49,7 @@ class ColumnNames(Mark):
 
 
 class Columns(ColumnNames):
-    """The columns an entry is about, where it names them itself."""
+    """The columns an entry is about, if it names them itself."""
 
 
 class Weight(ColumnName):
@@ -81,7 +81,7 @@ class FilePath(Mark):
 
 @dataclass(frozen=True)
 class Stricter(Mark):
-    """Which values of a guarantee's parameter ask for more than another does; a parameter without it: `equal`.
+    """Which values of a guarantee's parameter are stricter than another; a parameter without it: `equal`.
 
     `larger` and `smaller` are of numbers (and left out asks for nothing), `names` of lists of columns, `fail` of the
     severity; of two values that are `equal` or not neither asks for more.

@@ -50,7 +50,7 @@ COMMON_KEYS = ("quasi_identifiers", "severity")
 
 
 def require_integer(owner: str, name: str, value: Any, *, least: int | None = None, most: int | None = None) -> None:
-    """Refuse what is not an integer in [least, most]; True is not 1.
+    """Refuse anything but an integer in [least, most]; True is not 1.
 
     Raises
     ------
@@ -89,7 +89,7 @@ def require_number(
 
 
 def require_choice(owner: str, name: str, value: Any, choices: Collection[str]) -> None:
-    """Refuse what is none of these words.
+    """Refuse anything but one of these words.
 
     Raises
     ------
@@ -115,7 +115,7 @@ class Number(NamedTuple):
         return self[1:] != Number(self.integral)[1:]
 
     def bounds(self) -> list[BaseMetadata]:
-        """The constraints that say it."""
+        """The constraints of these bounds."""
         said = zip((Ge, Le, Gt, Lt), self[1:], strict=True)
         return [make(bound) for make, bound in said if math.isfinite(bound)]
 
@@ -141,7 +141,7 @@ class Number(NamedTuple):
 
 @dataclass(frozen=True)
 class Shape:
-    """What values a type with its constraints takes; `many` is a list or a mapping, `open` anything else.
+    """The values that a type with its constraints accepts; `many` is a list or a mapping, `open` anything else.
 
     What is neither a number, nor a truth value, nor one of some words is left to the checks of the entry itself.
     """
@@ -187,7 +187,7 @@ class Shape:
 
 
 def shape_of(hint: Any, said: tuple[Any, ...] = ()) -> Shape:
-    """The shape of a type, under the constraints that stand around it.
+    """The shape of a type, under the constraints around it.
 
     Raises
     ------
@@ -226,7 +226,7 @@ def _union(shapes: list[Shape], bounds: list[BaseMetadata]) -> Shape:
 
 
 def _either(left: Shape, right: Shape) -> Shape:
-    """What one of two shapes takes, numbers left aside."""
+    """What either of two shapes accepts, except numbers."""
     return Shape(
         optional=left.optional or right.optional,
         choices=(*left.choices, *right.choices),
@@ -257,7 +257,7 @@ def _without_number(hint: Any, origin: Any, arguments: tuple[Any, ...]) -> Shape
 
 
 def _says_something(shape: Shape) -> bool:
-    """Whether elements are worth a look: lists of values hold what columns hold, a missing or a strange number too."""
+    """Whether elements are checked: lists of data values may hold anything, also missing or unusual numbers."""
     bounded = shape.number is not None and shape.number.bounded
     return bounded or bool(shape.choices) or shape.items is not None or shape.values is not None
 
@@ -280,7 +280,7 @@ def _number(integral: bool, bounds: Iterable[Any]) -> Number:
 
 
 def flat_metadata(metadata: Iterable[Any]) -> list[Any]:
-    """What an annotation says, one by one."""
+    """The parts of an annotation, one by one."""
     return [part for each in metadata for part in (each if isinstance(each, GroupedMetadata) else (each,))]
 
 
@@ -336,7 +336,7 @@ def marked(owner: Any, mark: type[Mark]) -> tuple[str, ...]:
 
 
 def check_parameters(entry: Any, owner: str = "", place: str = "") -> None:
-    """Hold the fields of a dataclass to what their annotations say.
+    """Check the fields of a dataclass against their annotations.
 
     Parameters
     ----------
@@ -435,7 +435,7 @@ def refuse_call(entry: type[Any], given: Sequence[Any], named: Iterable[str], th
 
 
 def written_call(entry: type[Any], given: Sequence[Any] = ()) -> str:
-    """The call that makes an entry, with what was given by place under its name; of texts only names of columns.
+    """The call that makes an entry, with positional arguments under their names; of texts only names of columns.
 
     Examples
     --------

@@ -185,7 +185,7 @@ class PairBlock:
 
     def __post_init__(self) -> None:
         if len(self.original) != len(self.released):
-            raise ValueError(f"{len(self.original)} original rows beside {len(self.released)} released ones")
+            raise ValueError(f"{len(self.original)} original rows next to {len(self.released)} released ones")
 
     def __len__(self) -> int:
         return len(self.original)

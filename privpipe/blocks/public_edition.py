@@ -46,7 +46,7 @@ class PublicRules:
             raise UsageError(f"the least number of records that is reported must be at least 1, got {self.least}")
 
     def unit(self, over: str | None) -> str | None:
-        """The column that distinguishes those who are counted; None: records are counted."""
+        """The column that distinguishes the counted units; None: records are counted."""
         return {None: self.person, "persons": self.person, "households": self.household}.get(over)
 
     def reported(self, figure: Any, records: int, *, shares: bool = True) -> Any:

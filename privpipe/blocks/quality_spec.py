@@ -207,7 +207,7 @@ def checked_quality(owner: str, place: str, spec: Any) -> None:
 
 def _belongs(owner: str, parameter: str, has: bool, name: str) -> None:
     if not has:
-        raise UsageError(f"{owner}: {parameter} is no parameter of the quality model {name}")
+        raise UsageError(f"{owner}: {parameter} is not a parameter of the quality model {name}")
 
 
 def _check_own(owner: str, place: str, spec: Any) -> None:

@@ -58,7 +58,7 @@ class NoiseRows:
     ratios : ndarray of float64, shape (n,)
         Variance of the noise in variances of the column; 0 where nothing was added.
     bare : tuple of str
-        Numeric columns that were released as they are.
+        Numeric columns that were released unchanged.
     """
 
     stages: tuple[tuple[str, str], ...]
@@ -173,7 +173,7 @@ class ReleaseHistory:
 
 @dataclass(frozen=True, kw_only=True)
 class EarlierTables:
-    """Released tables alone, as anybody has them: distinct rows with their number in ``__count``.
+    """Released tables alone, as anyone has them: distinct rows with their number in ``__count``.
 
     Parameters
     ----------

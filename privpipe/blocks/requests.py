@@ -213,7 +213,7 @@ class ClassFilter(Request):
 class RanksExchanged(Request):
     """Values of a column given away by rank (see `ByRank`); nulls stay where they are, -0.0 becomes 0.0.
 
-    A `DataError` where it is noticed that the column has not as many values as `exchange` has ranks.
+    A `DataError` where it is noticed that the column has a different number of values as `exchange` has ranks.
     """
 
     table: Any

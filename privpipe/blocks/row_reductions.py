@@ -234,7 +234,7 @@ class WeightFaults:
         counted = ", ".join(f"{getattr(self, name):,} {IN_WORDS.get(name, name)}" for name in faults)
         return (
             f"{self.faulty:,} of {self.records:,} records have no usable weight in {column!r} ({counted}); a weight is "
-            "the number of people of the population that a record stands for, itself among them: a finite number of "
+            "the number of people of the population that a record represents, including itself: a finite number of "
             "at least 1."
         )
 

@@ -126,7 +126,7 @@ class HouseholdRule(Guarantee):
         return "households"
 
     def least_alike(self) -> int:
-        """Households that must share each composition at the least; 0: no least number decides."""
+        """Households that must share each composition at least; 0: no least number decides."""
         return 0
 
     def measure(self, block: ClassBlock, facts: Facts) -> Tally:

@@ -49,7 +49,7 @@ class TableName:
 
     @classmethod
     def parse(cls, text: str, place: str = "") -> Self:
-        """The name that a person wrote.
+        """The name as written by a person.
 
         Raises
         ------
@@ -77,7 +77,7 @@ class TableName:
 
     @property
     def sql(self) -> str:
-        """The name with every part in backquotes, as Spark takes it.
+        """The name with every part in backquotes, for Spark.
 
         Examples
         --------
@@ -88,7 +88,7 @@ class TableName:
 
     @property
     def duckdb(self) -> str:
-        """The name with every part in double quotes, as DuckDB takes it.
+        """The name with every part in double quotes, for DuckDB.
 
         Examples
         --------
@@ -112,7 +112,7 @@ class TableName:
 
 
 def backquoted(part: str) -> str:
-    """A name of a part or a column as Spark's SQL takes it, whatever it holds.
+    """A name of a part or a column quoted for Spark's SQL, whatever characters it has.
 
     Examples
     --------
@@ -123,7 +123,7 @@ def backquoted(part: str) -> str:
 
 
 def refuse_table(name: TableName, engine: str) -> UnsupportedError:
-    """What is said where an engine has no catalogue.
+    """The message if an engine has no catalogue.
 
     Examples
     --------

@@ -78,7 +78,7 @@ class Comparison:
 
 
 def least(comparisons: Iterable[Comparison]) -> tuple[Comparison, ...]:
-    """The one of which the smallest share was compared, the first of equal ones; none of none.
+    """The comparison with the smallest share compared, the first if several are equal; None if there is none.
 
     Examples
     --------
@@ -93,7 +93,7 @@ Severity = Literal["fail", "warn"]
 
 
 class Demand(Entry):
-    """Something that a policy demands of a release: its severity, and the verdict where it cannot be judged."""
+    """Something that a policy requires of a release: its severity, and the verdict if it cannot be judged."""
 
     severity: Severity
 
@@ -103,7 +103,7 @@ class Demand(Entry):
         return self.severity == "fail"
 
     def parameters(self) -> dict[str, Any]:
-        """As of every entry; the severity only where it is not the usual one."""
+        """As for every entry; with the severity only if it is not the default."""
         left_out = {"severity"} if self.binds else set()
         return {name: value for name, value in super().parameters().items() if name not in left_out}
 
@@ -120,7 +120,7 @@ G = TypeVar("G", bound=Demand)
 
 
 def binding(guarantees: Iterable[G]) -> tuple[G, ...]:
-    """Those that refuse a release, in their order: what a search must meet.
+    """The guarantees that refuse a release, in order: what a search must meet.
 
     Examples
     --------
@@ -155,7 +155,7 @@ class Verdict:
     outcome : {"pass", "fail", "error"}
     threshold : int, float, mapping or None
     failing_classes, failing_records : int or None
-        What the figure rests on; None where the entry does not judge class by class.
+        What the figure is based on; None if the entry does not judge class by class.
     failing_share : float or None
         failing_records / records judged.
     reason : str
@@ -163,9 +163,9 @@ class Verdict:
     compared : tuple of Comparison
         How much it rests on. Of an entry that compares two tables, what shows nothing about it is not a pass.
     evidence : object
-        What shows that it holds, for the private record alone; it is in no document of a verdict.
+        The evidence that it holds, only for the private record; it is in no document of a verdict.
     table : str
-        Which of related tables was judged alone; nothing for all of them together, or where there is one.
+        Which of related tables was judged by itself; empty for all of them together, or if there is only one.
     """
 
     entry: Entry
@@ -192,7 +192,7 @@ class Verdict:
 
     @property
     def public_parameters(self) -> dict[str, Any]:
-        """The parameters as plain JSON values, without where files lie."""
+        """The parameters as plain JSON values, without the locations of files."""
         return public_parameters(type(self.entry), plain(self.parameters))
 
     @property
@@ -248,7 +248,7 @@ class Verdict:
     def to_public(self, rules: PublicRules, records: int) -> dict[str, Any]:
         """The row of the public verdict document, of a table of so many records.
 
-        Figures are those of the released table alone; of the others it says the outcome.
+        Figures are only those of the released table; for the others it gives the outcome.
         """
         row = {**self.to_dict(), "parameters": self.public_parameters}
         if self.entry.discloses_source(rules):
@@ -273,7 +273,7 @@ class Verdict:
         return row if shown == row["observed"] else {**row, "observed": shown, "reason": f"measured; {OF_FEW}"}
 
     def row(self) -> tuple[str, ...]:
-        """What a table for people shows of it; see `VERDICT_HEAD`."""
+        """Its cells in a printed table; see `VERDICT_HEAD`."""
         return (
             self.name,
             shown_parameters(type(self.entry), plain(self.parameters)),
@@ -325,7 +325,7 @@ def warning_of(row: Mapping[str, Any]) -> str:
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON knows it: numpy scalars unwrapped, non-finite floats None, tuples lists.
+    """A value as JSON: numpy scalars unwrapped, non-finite floats None, tuples lists.
 
     Examples
     --------

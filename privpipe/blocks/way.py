@@ -154,7 +154,7 @@ class CountedOver:
         ------
         UsageError
         """
-        super().__post_init__()  # type: ignore[misc]  # beside a Guarantee
+        super().__post_init__()  # type: ignore[misc]  # next to a Guarantee
         if self.over in (None, "records"):
             return
         way: Way = self.way  # type: ignore[attr-defined]

@@ -179,7 +179,7 @@ F = TypeVar("F")
 Named = Guarantee | str | Mapping[str, Any]
 Entries = Policy | PathLike[str] | Named | list[Guarantee] | Sequence[Named]
 OF_POLICIES = ("original", "align", "engine")
-REFUSED = "The frame is not to be used as it is."
+REFUSED = "Do not use the frame as it is."
 NOTHING = Policy.of_fields(name="frame", columns={}, guarantees=())
 log = logging.getLogger("privpipe.checks")
 
@@ -192,7 +192,7 @@ def assess(
     allow_empty: bool = False,
     **options: Unpack[CheckOptions],
 ) -> Assessment:
-    """Judge a table by a policy's guarantees and measures, or by entries alone.
+    """Judge a table by a policy's guarantees and measures, or by single entries.
 
     Parameters
     ----------
@@ -202,7 +202,7 @@ def assess(
     policy : Policy, path or mapping; or an entry, or a list of them
         All entries share one count. An entry may be given as in a policy: ``{"k_anonymity": {"k": 5}}``, or its name.
     allow_empty : bool
-        Let a table of suppressed records alone pass.
+        Let a table with only suppressed records pass.
     options : see `CheckOptions`
         With a policy: `original`, `align` and `engine`. With entries, all of them.
 
@@ -391,7 +391,7 @@ def held_frame(frame: Any, engine: Any = None) -> tuple[Any, Held]:
     """The frame as engines read it, and its rows, evaluated."""
     if frame is None or isinstance(frame, str | PurePath | Source | Mapping):
         raise UsageError(
-            "a path, the name of a table or several tables are no frame whose rows can be held: read it first, or "
+            "a path, the name of a table or several tables are not a frame whose rows can be held: read it first, or "
             "publish it by `privpipe.release`, which judges the files that it writes"
         )
     found = at_hand(frame, "checked", index=is_pandas_on_spark(frame))

@@ -48,7 +48,7 @@ A policy declares the columns of a table, its transformations and its guarantees
 guarantee, transformer and measure, and `privpipe init` for a first policy.
 """
 EPILOG = (
-    "Exit codes: 0 passed or published, 1 a crash (a bug of ours), 2 usage or policy, 3 data or hierarchy, "
+    "Exit codes: 0 passed or published, 1 a crash (a bug in privpipe), 2 usage or policy, 3 data or hierarchy, "
     "4 engine or I/O, 5 refused: a guarantee does not hold, 6 no solution within the limits, 7 a signature is missing; "
     "129, 130, 143: ended by SIGHUP, Ctrl-C, SIGTERM."
 )

@@ -139,11 +139,9 @@ EngineOption = Annotated[
 ]
 ProgressOption = Annotated[
     bool,
-    typer.Option(
-        "--progress", help="Print how far the run is as lines on stderr, for logs; a terminal shows a bar without it."
-    ),
+    typer.Option("--progress", help="Print progress as lines on stderr, for logs; a terminal shows a bar without it."),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print a document for machines on stdout, and nothing else.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print only a machine-readable document on stdout.")]
 
 
 def loaded(path: Path) -> Policy:

@@ -85,9 +85,9 @@ def compare(
     as a page of verdicts, risks by intruder, class sizes and loss by column, masked as the report is.
     """
     if html is not None and (suggest or grid is not None):
-        raise UsageError("--html belongs to two runs")
+        raise UsageError("--html requires two runs")
     if lang is not None and html is None:
-        raise UsageError("--lang belongs to --html, the page of two runs")
+        raise UsageError("--lang requires --html, the page of two runs")
     if suggest:
         if len(what) != 1 or grid or risk or loss or engine:
             raise UsageError("--suggest takes one policy and no other option but --json")
@@ -97,7 +97,7 @@ def compare(
         if len(what) != 2:
             raise UsageError("compare takes a policy with --grid FILE, or the folders of two runs")
         if risk or loss or engine:
-            raise UsageError("--risk, --loss and --engine belong to --grid")
+            raise UsageError("--risk, --loss and --engine require --grid")
         _runs(*what, json=json, html=html, lang=lang)
         return
     if len(what) != 1:

@@ -357,7 +357,7 @@ def _tell(error: PrivpipeError) -> None:
     if isinstance(error, InternalError):
         say(f"{error}; nothing was published by this run.")
         if not SETTINGS.debug:
-            say("`privpipe --debug ...` prints the way there.")
+            say("`privpipe --debug ...` prints the traceback.")
     else:
         say(f"error: {error}" if str(error) else f"error: {type(error).__name__}")
     if SETTINGS.debug:

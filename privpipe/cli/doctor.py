@@ -69,7 +69,9 @@ def check_packages() -> Finding:
     try:
         requirements = metadata.requires("privpipe") or []
     except metadata.PackageNotFoundError:
-        return Finding("packages", "warning", "privpipe runs from a folder, not installed", "pip install privpipe")
+        return Finding(
+            "packages", "warning", "privpipe runs from a folder and is not installed", "pip install privpipe"
+        )
     for requirement in requirements:
         named = _NAME.match(requirement)
         if named is None or "extra ==" in requirement:
@@ -82,7 +84,7 @@ def check_packages() -> Finding:
         found.append(f"{named[0]} {version}")
         asked = requirement.partition(";")[0][named.end() :].strip()
         if not _within(version, asked):
-            other.append(f"{named[0]} {version} is installed and {asked} is needed")
+            other.append(f"{named[0]} {version} is installed, but {asked} is needed")
     if missing or other:
         told = [f"missing: {', '.join(missing)}"] * bool(missing) + other
         return Finding("packages", "failed", "; ".join(told), "pip install --upgrade privpipe")
@@ -104,7 +106,7 @@ def check_solver() -> Finding:
     except PrivpipeError as error:
         return Finding(title, "failed", str(error), remedy)
     except Exception as error:  # noqa: BLE001 whatever breaks a foreign library is the finding
-        return Finding(title, "failed", f"none could be modelled ({type(error).__name__})", remedy)
+        return Finding(title, "failed", f"no test program could be modelled ({type(error).__name__})", remedy)
     if not solved.proved or whole.value() != 2:
         return Finding(title, "failed", f"{PACKAGE} gives a wrong optimum", remedy)
     told = f"{NAME} in {PACKAGE} {metadata.version(PACKAGE)} solves them, pulp {metadata.version('pulp')} models them"
@@ -266,7 +268,7 @@ def check_spark_python(required: bool) -> Finding:
         same = usual is not None and os.path.realpath(usual) == os.path.realpath(sys.executable)
         return Finding("PYSPARK_PYTHON", "ok" if same else "warning", "not set", "" if same else remedy)
     if shutil.which(told) is None:
-        return Finding("PYSPARK_PYTHON", state, "names no program here", remedy)
+        return Finding("PYSPARK_PYTHON", state, "names no program on this machine", remedy)
     return Finding("PYSPARK_PYTHON", "ok", "set")
 
 
@@ -290,12 +292,12 @@ def check_leftovers(temp: Sequence[Path], clean: bool) -> Finding:
     places = [Path(tempfile.gettempdir()), *temp]
     found = leftovers(places)
     if not found:
-        return Finding("temporary files", "ok", "no killed run left any")
+        return Finding("temporary files", "ok", "no folders of killed runs")
     size = sum(each.bytes for each in found)
     told = f"{len(found)} folder(s) of killed runs, {size:,} bytes: {', '.join(str(each.path) for each in found)}"
     if not clean:
         return Finding(
-            "temporary files", "warning", told, "`privpipe doctor --clean` removes them, as the next run does"
+            "temporary files", "warning", told, "`privpipe doctor --clean` removes them; so does the next run"
         )
     gone = remove_leftovers(places)
     if len(gone) < len(found):
@@ -330,7 +332,7 @@ def check_file(file: Path, spark: bool) -> Iterator[Finding]:
             columns.update(_nanosecond_columns(part))
         except Exception as error:  # noqa: BLE001 a torn file fails in many ways; its text may quote values
             yield Finding(
-                name, "failed", f"{part.name} is no sound Parquet file ({type(error).__name__})", "rewrite it"
+                name, "failed", f"{part.name} is not a valid Parquet file ({type(error).__name__})", "rewrite it"
             )
             return
     if columns:
@@ -358,7 +360,9 @@ def _csv_finding(file: Path, name: str) -> Finding | None:
             return None
         found, source = described_csv(str(file))
     except PrivpipeError as error:
-        return Finding(name, "failed", f"cannot be read as CSV: {error}", "correct the file, or say how it is written")
+        return Finding(
+            name, "failed", f"cannot be read as CSV: {error}", "correct the file, or declare how it is written"
+        )
     return Finding(name, "ok", found, source)
 
 
@@ -382,7 +386,7 @@ def _other_finding(file: Path, name: str) -> Finding | None:
     try:
         told = described_other(str(file))
     except UsageError as error:
-        return Finding(name, "warning", "readable, and no source as it is", str(error))
+        return Finding(name, "warning", "readable, but not usable as a source", str(error))
     except PrivpipeError as error:
         return Finding(name, "failed", "cannot be read", str(error))
     return Finding(name, "ok", *told)
@@ -406,7 +410,7 @@ MARKS = {"ok": "ok     ", "warning": "warning", "failed": "FAILED "}
 
 def doctor(
     files: Annotated[
-        list[Path] | None, typer.Argument(metavar="[FILE]...", help="Data files to look at.", show_default=False)
+        list[Path] | None, typer.Argument(metavar="[FILE]...", help="Data files to check.", show_default=False)
     ] = None,
     engine: Annotated[
         list[str] | None,
@@ -419,7 +423,7 @@ def doctor(
     temp: Annotated[
         list[Path] | None,
         typer.Option(
-            "--temp", metavar="DIR", help="A `temp_directory` of policies to look at as well.", show_default=False
+            "--temp", metavar="DIR", help="A `temp_directory` of policies to check as well.", show_default=False
         ),
     ] = None,
     clean: Annotated[bool, typer.Option("--clean", help="Remove what killed runs left in temporary folders.")] = False,

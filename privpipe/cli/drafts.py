@@ -37,7 +37,7 @@ def demo(
             "--pipelines",
             metavar="DIR",
             envvar="PRIVPIPE_PIPELINES",
-            help="The project's pipelines folder; left out: `pipelines` here, else a copy of what is installed.",
+            help="The project's pipelines folder; default: `pipelines` here, else a copy of the installed one.",
             show_default=False,
         ),
     ] = None,
@@ -112,24 +112,24 @@ def init(
     aggregate: Annotated[
         bool, typer.Option("--aggregate", help="Draft a policy that publishes tables of counts and sums, no records.")
     ] = False,
-    ask: Annotated[bool, typer.Option("--ask", help="Put the open questions on the terminal.")] = False,
+    ask: Annotated[bool, typer.Option("--ask", help="Ask the open questions on the terminal.")] = False,
     seconds: Annotated[
         float, typer.Option("--seconds", metavar="N", min=1, help="CPU seconds for trying methods on a sample.")
     ] = 60,
     suggest: Annotated[
         bool,
-        typer.Option("--suggest/--bare", help="Suggest hierarchies, a method and guarantees, or write roles alone."),
+        typer.Option("--suggest/--bare", help="Suggest hierarchies, a method and guarantees, or write only roles."),
     ] = True,
     delimiter: Annotated[
         str | None,
-        typer.Option("--delimiter", metavar="C", help="Between the fields of a CSV file; left out, detected."),
+        typer.Option("--delimiter", metavar="C", help="Between the fields of a CSV file; default: detected."),
     ] = None,
     columns: Annotated[
         str | None,
         typer.Option(
             "--columns",
             metavar="NAMES",
-            help="Names for a CSV file without a header, with commas, in their order.",
+            help="Names for a CSV file without a header, in order, separated by commas.",
             show_default=False,
         ),
     ] = None,
@@ -156,14 +156,14 @@ def init(
     if out is not None and out.exists() and not force:
         raise UsageError(f"{str(out)!r} exists already; --force overwrites it")
     if ask and not sys.stdin.isatty():
-        raise UsageError("--ask needs a terminal to ask on; without it init takes the defaults")
+        raise UsageError("--ask needs a terminal; without it init uses the defaults")
     home = Path(os.path.abspath(out)).parent if out is not None else Path.cwd()
     asked = Asked(suggest=suggest, purpose=purpose_of(purpose), uses=tuple(use or ()))
     names = [name.strip() for name in columns.split(",")] if columns is not None else []
     related = several_tables(data) if table is None or len(data) > 1 else {}
     if related and (aggregate or ask or table or names or use or not suggest):
         raise UsageError(
-            "--aggregate, --ask, --table, --columns, --use and --bare are for one table, and several are given"
+            "--aggregate, --ask, --table, --columns, --use and --bare are for one table, but several are given"
             + ("; name one of the database by --table" if any(each.table for each in related.values()) else "")
         )
     drafter = Drafter(profile_table(data[0], delimiter, table, names), home, asked) if not related else None
@@ -184,7 +184,7 @@ def init(
         else:
             text = drafter.text(seconds=seconds, tell=tell, missed=missed.append)
     if drafter is not None and drafter.made_up:
-        say("NO HEADER: the names of columns are made up, and roles are guessed by names. Give all, in their order:")
+        say("NO HEADER: column names are made up, and roles are guessed from names. Give all of them, in order:")
         say(f"next: `privpipe init {shlex.quote(data[0])} --columns age,sex,... --force`")
     for stages in missed:
         say(f"NOT TRIED within --seconds: {stages}")
@@ -194,9 +194,9 @@ def init(
         write_text(out, text)
         if not (schema := out.with_name(SCHEMA_FILE)).exists():
             write_text(schema, as_json(json_schema()))
-            say(f"WRITTEN: {schema}, by which an editor checks the policy")
+            say(f"WRITTEN: {schema}, with which an editor checks the policy")
         say(f"WRITTEN: {out}. Read it line by line: the roles are guesses.")
-        say(f"next: `privpipe release {shlex.quote(str(out))} --dry-run` does all of it but publishing")
+        say(f"next: `privpipe release {shlex.quote(str(out))} --dry-run` does everything except publishing")
 
 
 def _answer(question: Question) -> str:

@@ -90,7 +90,7 @@ def tell_left_out() -> None:
 
     broken = [each for each in found() if fault(each)]
     if broken:
-        say(f"note: left out {len(broken)} plug-in(s) that are not sound; `privpipe plugins` shows why")
+        say(f"note: left out {len(broken)} plug-in(s) that are not valid; `privpipe plugins` shows why")
 
 
 def _rows() -> list[dict[str, Any]]:

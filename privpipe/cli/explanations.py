@@ -146,7 +146,7 @@ def _key_of_orphans() -> Mapping[str, Key]:
 
 RELATED_TOPICS: Mapping[str, tuple[str, Callable[[], Mapping[str, Key]], str]] = {
     "tables": (
-        "In the place of `source:` and `columns:`. No relation leaves the root table; its rows are persons, "
+        "Instead of `source:` and `columns:`. No relation leaves the root table; its rows are persons, "
         "and what is judged together is counted in persons. Each table has its own stages and may have its own "
         "guarantees; sink, seed, engine and joint guarantees belong to the whole set, which is published in one move.",
         _keys_of_a_table,
@@ -217,13 +217,13 @@ def source_example(document: Mapping[str, Any]) -> Iterator[str]:
 LAKE_TOPICS = {
     "delta": (
         "A Delta table, read as its log has it: a folder with `_delta_log`, on every path argument.",
-        "Rows that the log has deleted are not there, whatever files still hold them. Deletion vectors, mapped columns "
+        "Rows that the log has deleted are not read, whatever files still hold them. Deletion vectors, mapped columns "
         "(by name), typed partitions and columns that came later are read on every engine, as deltalake tells them "
         "from the log (`pip install 'privpipe[delta]'`); on Spark the session's own connector goes first. Mapping by "
         "id, type widening, unknown reader features and binary partition columns are refused. A file or folder within "
         "the table, and a link into it, are refused by name. A run reads one version, which its private manifest "
         "names. As a sink: `sink: {path: lake/visits_public, format: delta}` publishes by one commit into a table that "
-        "privpipe made, with `mode: append` beside the rows that are there (the batch and the whole table are judged), "
+        "privpipe made, with `mode: append` next to existing rows (the batch and the whole table are judged), "
         "with `schema: evolve` with new columns. Earlier releases can be read by their version until VACUUM.",
         "source: {path: lake/visits, format: delta, version: 3}",
         ("version", "timestamp"),
@@ -269,10 +269,10 @@ def lake_keys(name: str) -> tuple[str, ...]:
 
 OFFICER_TOPICS = {
     "officer": (
-        "A policy of who answers for releases: what jobs may not fall below.",
+        "The policy of those responsible for releases: the minimum for every job.",
         "A job names it as `policy: FILE` or by the name of a preset ({presets}) and may only tighten it: a loosening "
         "is an error that names both lines. PRIVPIPE_OFFICER_POLICY=FILE or FILE@sha256:HEX holds every release of a "
-        "machine to one, whether its job names it or not. Its hash stands in the manifest, and `privpipe verify "
+        "machine to one, whether its job names it or not. Its hash is in the manifest, and `privpipe verify "
         "--officer-policy FILE` holds a release to it.",
         "{guarantees: [{k_anonymity: {k: 11}, reason: no class has a risk above 0.09}], seed: required}",
     ),

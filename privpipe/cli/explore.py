@@ -59,7 +59,7 @@ class Loopback(socketserver.ThreadingTCPServer):
     choose : callable
         Takes the value of `setting`; returns whether that ends the serving, and the page that answers.
     port : int
-        0: one that is free.
+        0: a free one.
 
     Raises
     ------
@@ -225,12 +225,12 @@ def explore(
         ),
     ] = None,
     settings: Annotated[
-        int, typer.Option("--settings", min=2, max=50, metavar="N", help="Vectors of levels to try, at the most.")
+        int, typer.Option("--settings", min=2, max=50, metavar="N", help="Vectors of levels to try, at most.")
     ] = 8,
     minutes: Annotated[
-        float, typer.Option("--minutes", metavar="N", min=0.05, max=1440, help="End after so long without a request.")
+        float, typer.Option("--minutes", metavar="N", min=0.05, max=1440, help="End after this long without a request.")
     ] = 30,
-    port: Annotated[int, typer.Option("--port", metavar="N", min=0, max=65535, help="0: one that is free.")] = 0,
+    port: Annotated[int, typer.Option("--port", metavar="N", min=0, max=65535, help="0: a free one.")] = 0,
     engine: EngineOption = None,
     lines: ProgressOption = False,
 ) -> None:
@@ -257,15 +257,17 @@ def explore(
     try:
         server = Loopback(explorer_page(found.data, rules.report.lang), chooser, port)
     except OSError as error:
-        raise EngineError(
-            f"port {port} of 127.0.0.1 cannot be listened on: {error.strerror}; leave --port out"
-        ) from None
+        raise EngineError(f"port {port} of 127.0.0.1 cannot be opened: {error.strerror}; omit --port") from None
     with server:
         put(server.address)
         sys.stdout.flush()
-        say(f"Serving this machine alone; ends after {minutes:g} minutes without a request, at a choice, or at Ctrl-C.")
+        say(f"Serving only this machine; ends after {minutes:g} minutes without a request, at a choice, or at Ctrl-C.")
         ending = server.serve(minutes)
-    say(f"WRITTEN: {policy}" if ending == "chosen" else "ENDED: no page asked any more; the policy is as it was.")
+    say(
+        f"WRITTEN: {policy}"
+        if ending == "chosen"
+        else "ENDED: no page sent requests any more; the policy is unchanged."
+    )
 
 
 class _Chooser:

@@ -83,7 +83,7 @@ def verify(
     if not found.sound:
         raise DataError(f"{len(found.broken)} of {len(found.checks)} checks are broken: do not use this release")
     left = sum(check.outcome == "not_checked" for check in found.checks)
-    say(f"SOUND: run {found.run_id}" + (f"; {left} checks need what is not at hand" if left else ""))
+    say(f"SOUND: run {found.run_id}" + (f"; {left} checks need files that are not available" if left else ""))
 
 
 def history(
@@ -112,7 +112,7 @@ def history(
     if prune:
         _prune(target, records, keep, days)
     elif keep is not None or days is not None:
-        raise UsageError("--keep and --days go with --prune")
+        raise UsageError("--keep and --days require --prune")
     found = listed(target, records)
     if json:
         print_json(found.to_dict())
@@ -161,7 +161,7 @@ def fetch(
         str, typer.Argument(metavar="URL", help="A sink: s3://, gs://, abfs:// or a folder.", show_default=False)
     ],
     to: Annotated[
-        Path, typer.Option("--to", metavar="FOLDER", help="Where it is read then; absent, or fetched before.")
+        Path, typer.Option("--to", metavar="FOLDER", help="Where to put it; must be absent, or an earlier fetch.")
     ],
     json: JsonOption = False,
 ) -> None:
@@ -187,7 +187,7 @@ def export(
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", metavar="FILE", help="Write it here, in one move, instead of stdout.", show_default=False
+            "--out", metavar="FILE", help="Write it here, atomically, instead of to stdout.", show_default=False
         ),
     ] = None,
 ) -> None:

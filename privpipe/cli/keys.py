@@ -55,7 +55,7 @@ def sign(
         typer.Option(
             "--officer-policy",
             metavar="FILE",
-            help="Your own copy of the officer's policy: nothing is signed that was held to another.",
+            help="Your own copy of the officer's policy: a run that was held to another one is not signed.",
             show_default=False,
         ),
     ] = None,
@@ -104,7 +104,7 @@ def make(
     path: Annotated[
         Path | None, typer.Argument(metavar="FILE", help="Where; left out, in your own configuration.")
     ] = None,
-    password: Annotated[bool, typer.Option("--password", help="Encrypt it; the password is asked for.")] = False,
+    password: Annotated[bool, typer.Option("--password", help="Encrypt it; you are asked for the password.")] = False,
 ) -> None:
     """Make a key for signing.
 
@@ -195,7 +195,7 @@ def _end(text: str, now: datetime) -> datetime:
         found += timedelta(days=1)  # that day included
     found = (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
     if found <= now:
-        raise UsageError("--expires lies in the past")
+        raise UsageError("--expires is in the past")
     return found
 
 
@@ -203,7 +203,7 @@ def _place(run: Path, out: Path | None, fingerprint: str) -> Path:
     if out is not None:
         return out
     if not run.is_dir():
-        raise UsageError("a request alone has no place for the signature: give --out, and hand the file back")
+        raise UsageError("a request by itself has no place for the signature: give --out, and hand the file back")
     name = "".join(sign for sign in fingerprint.partition(":")[2] if sign.isalnum())[:12]
     return run / "signatures" / f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}-{name}.json"
 
@@ -235,7 +235,7 @@ def seed(
         typer.Option(
             "--out",
             metavar="FILE",
-            help="Write it here, readable by you alone, and never over a file that is there.",
+            help="Write it here, readable only by you; an existing file is never overwritten.",
             show_default=False,
         ),
     ] = None,

@@ -39,7 +39,7 @@ def show_cost(policy: Policy, *, engine: str | None, rows: int | None, json: boo
     for name, amount, terms in cost.rows_shown():
         put(f"  {name:<9} {amount:>9}{f'  ({terms})' if terms else ''}")
     if cost.seconds is not None:
-        put(f"at the least {cost.seconds:,.0f} s on {cost.workers} processors that are busy all the time")
+        put(f"at least {cost.seconds:,.0f} s on {cost.workers} processors that are busy all the time")
     for line in cost.unknown:
         put(f"not in it: {line}")
     say("PREDICTED, nothing was run: the figures come from a model and an estimate of distinct values (docs/scale.md)")
@@ -74,7 +74,7 @@ def plan(
     rows: Annotated[
         int | None,
         typer.Option(
-            "--rows", min=1, metavar="N", help="With --cost: for so many rows of the same kind.", show_default=False
+            "--rows", min=1, metavar="N", help="With --cost: for this many rows of the same kind.", show_default=False
         ),
     ] = None,
 ) -> None:

@@ -33,7 +33,7 @@ def release(
     plan: Annotated[
         Path | None,
         typer.Option(
-            "--plan", metavar="FILE", help="A plan of an earlier run, taken as it is (frozen).", show_default=False
+            "--plan", metavar="FILE", help="A plan of an earlier run, followed unchanged (frozen).", show_default=False
         ),
     ] = None,
     dry_run: Annotated[
@@ -78,7 +78,7 @@ def release(
     if no_report:
         held = held.replaced(report=replace(held.report, write=False))
     if resume is None and signatures:
-        raise UsageError("--signature goes with --continue")
+        raise UsageError("--signature requires --continue")
     if signatures:
         _add(held, target, resume, signatures)
     from privpipe.running.run_context import Course

@@ -4,7 +4,7 @@
 
     from privpipe.dagster import PrivpipeResource, privpipe_asset, privpipe_asset_check
 
-A refused release fails its asset without retries; a breakdown is tried again as the asset's retry policy says. What
+A refused release fails its asset without retries; a breakdown is retried according to the asset's retry policy. What
 Dagster keeps (metadata, events, logs) holds the public figures and paths, never a value of the data.
 """
 

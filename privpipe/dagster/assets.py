@@ -165,7 +165,7 @@ def privpipe_asset(
         partition is published once however often it is materialized.
     resource : PrivpipeResource, optional
     retry_policy : dagster.RetryPolicy, optional
-        For breakdowns alone; a refusal is never tried again.
+        Only for breakdowns; a refusal is never retried.
     settings : see `dagster.asset`
         As `deps`, `group_name` and `key_prefix`.
     """

@@ -308,8 +308,8 @@ def _criteria(profiles: Sequence[Profile], made: Planned, method: Method) -> lis
     secrets = secrets or [profile for profile in profiles if profile.name in open_ and profile.name not in known][:1]
     others = {"holdout": "others.csv"}
     lines = [
-        "  # WP216 criteria: attacks give lower bounds and a pass is no certificate. A holdout has records of the same",
-        "  # population that the release was not made from; it comes from outside and is never split off this table.",
+        "  # WP216 criteria: attacks give lower bounds and a pass is not a certificate. A holdout has",
+        "  # records of the same population that are not in the source; it comes from outside, not from a split of it.",
         f"  # - singling_out_attack: {flow({**others, 'at_most': 0.1})}",
     ]
     if len(known) > 1:

@@ -327,7 +327,7 @@ def _text(
         ]
     if "sum" in kinds.values():
         lines += [
-            "  # Sums: who contributes most is seen in the true cells alone. With these as --original, add:",
+            "  # Sums: only the true cells show who contributes most. With these as --original, add:",
             "  # - p_percent: {at_least: 10}",
         ]
     lines += ["  # No blank figure follows from the others.", "  - table_audit: {}"]

@@ -92,13 +92,13 @@ RESEARCH = Purpose(
     "research",
     RULE_OF_THUMB,
     0.03,
-    f"known recipients who promised not to look for anybody: a chance of 0.2 to 0.05 ({SOURCE})",
+    f"known recipients who promised not to look for anyone: a chance of 0.2 to 0.05 ({SOURCE})",
 )
 PUBLIC = Purpose(
     "public",
     (Band("low", "10-15", 0.1, 3, 0.2), Band("medium", "15-20", 0.05, 4, 0.15), Band("high", "20-30", 0.04, 5, 0.1)),
     0.1,
-    f"anybody may try, and nothing can be called back: a chance of 0.1 to 0.04 ({SOURCE})",
+    f"anyone may try, and nothing can be called back: a chance of 0.1 to 0.04 ({SOURCE})",
 )
 PURPOSES = {each.name: each for each in (INTERNAL, RESEARCH, PUBLIC)}
 

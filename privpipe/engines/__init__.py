@@ -32,12 +32,12 @@ PLUG_INS = "privpipe.engines"
 
 
 def engine_names() -> tuple[str, ...]:
-    """Names of the engines at hand: those built in, then those of sound plug-ins."""
+    """Names of the available engines: those built in, then those of valid plug-ins."""
     return (*ENGINES, *plugins.names(PLUG_INS))
 
 
 def engine_fault(name: str) -> str:
-    """Why there is no engine of that name, or nothing; whether a built-in one's packages are there, opening it says."""
+    """Why there is no engine of that name, or empty; only opening a built-in one checks for its packages."""
     if name in ENGINES:
         return ""
     for each in plugins.found():

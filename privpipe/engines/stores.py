@@ -180,7 +180,7 @@ def reason_of(error: BaseException) -> str:
     if isinstance(error, PermissionError):
         return "permission denied; check the credentials and their rights"
     if isinstance(error, FileNotFoundError):
-        return "nothing is there (was the bucket made?)"
+        return "nothing is there (does the bucket exist?)"
     if type(error) is OSError and error.errno:
         return os.strerror(error.errno)
     return type(error).__name__
@@ -193,7 +193,7 @@ def store_faults(url: str) -> Iterator[None]:
     Raises
     ------
     DataError
-        Nothing lies there.
+        Nothing is there.
     EngineError
         It cannot be reached or read.
     """
@@ -203,7 +203,7 @@ def store_faults(url: str) -> Iterator[None]:
     except PrivpipeError:
         raise
     except FileNotFoundError:
-        problem = DataError(f"nothing lies at {url!r}; check the path")
+        problem = DataError(f"nothing is at {url!r}; check the path")
     except PermissionError:
         problem = EngineError(f"{url!r} cannot be read: {reason_of(PermissionError())}")
     except MemoryError:
@@ -248,7 +248,7 @@ def listed_files(store: OpenedStore) -> list[StoredFile]:
     Raises
     ------
     DataError
-        Nothing lies there; it is a file and a folder; a name that no folder can hold.
+        Nothing is there; it is a file and a folder; a name that no folder can hold.
     EngineError
         It cannot be listed.
     """
@@ -262,13 +262,13 @@ def listed_files(store: OpenedStore) -> list[StoredFile]:
             continue  # an empty object that stands for a folder
         files.append(StoredFile(below, str(name), int(info.get("size") or 0), _stamp(info)))
     if not files:
-        raise DataError(f"nothing lies at {store.url!r}; check the path")
+        raise DataError(f"nothing is at {store.url!r}; check the path")
     _require_names(store, files)
     return sorted(files)
 
 
 def stamp_at(store: OpenedStore) -> tuple[int, int, int]:
-    """One stamp of all that lies at a path: files, bytes, a hash of names and stamps; raises as `listed_files`."""
+    """One stamp of all that is at a path: files, bytes, a hash of names and stamps; raises as `listed_files`."""
     files = listed_files(store)
     said = "\0".join(f"{file.below}\0{file.stamp}" for file in files)
     return len(files), sum(file.size for file in files), int(hashlib.sha256(said.encode()).hexdigest(), 16)
@@ -305,8 +305,8 @@ def _require_names(store: OpenedStore, files: list[StoredFile]) -> None:
         odd = any(part in ("", ".", "..") or "\0" in part or len(part.encode()) > LONGEST for part in parts)
         if odd or file.below in folders:
             raise DataError(
-                f"{store.url!r} holds a key that is no name of a file (an empty, dotted or overlong part, or one that "
-                "is also a prefix); copy the table to keys without it"
+                f"{store.url!r} holds a key that is not a name of a file (an empty, dotted or overlong part, or one "
+                "that is also a prefix); copy the table to keys without it"
             )
 
 
@@ -382,7 +382,7 @@ def release_of(store: OpenedStore) -> str | None:
     try:
         named = pointed_at(text or b"")
     except ValueError:
-        raise DataError(f"the `{POINTER}` in {store.url!r} is none of privpipe's; it is not read") from None
+        raise DataError(f"the `{POINTER}` in {store.url!r} was not written by privpipe; it is not read") from None
     if not named:
         raise DataError(f"the sink {store.url!r} has no release: none was published, or it was withdrawn")
     scheme, _, path = store.url.partition("://")
@@ -425,7 +425,7 @@ def settled_store(url: str) -> OpenedStore:
 
 
 def copied_files(url: str, folder: Path, known: CopiedFiles | None = None) -> CopiedFiles:
-    """The files of a source in a private folder, each where it lies below the path; of a sink, those of its release.
+    """The files of a source in a private folder, each where it is below the path; of a sink, those of its release.
 
     What no reader takes (names with a leading ``.`` or ``_``) is copied by name alone.
 
@@ -458,7 +458,7 @@ def copied_files(url: str, folder: Path, known: CopiedFiles | None = None) -> Co
     if listed_files(store) != files:
         raise EngineError(f"{url!r} changed while it was read; run again once its writer is done")
     if not single and not home.is_dir():
-        raise DataError(f"nothing lies at {url!r}; check the path")
+        raise DataError(f"nothing is at {url!r}; check the path")
     return CopiedFiles(str(home), stamps)
 
 

@@ -8,8 +8,8 @@ Importing this room registers them, so do it before a saved suite is loaded::
 Great Expectations passes over an expectation that it does not know and reports success. `protect` has every
 process that opens a data context load these; `check` finds suites that have lost some.
 
-Results carry aggregates only: what was observed, what was asked, how many classes and records fail. An expectation that
-compares the batch with its original or a population gets the path of that table, never its content::
+Results contain only aggregates: what was observed and required, how many classes and records fail. An expectation
+that compares the batch with its original or a population gets the path of that table, never its content::
 
     ppgx.hold("original", visits)  # or a path
     ppgx.ExpectRecordLinkage(
@@ -81,7 +81,7 @@ def __getattr__(name: str) -> type[PrivacyExpectation | JointExpectation]:
         if expectation.__name__ == name:
             return expectation
     if (entry := snake_case(name.removeprefix("Expect"))) in REFUSED:
-        raise UnsupportedError(f"{entry} is no expectation: {REFUSED[entry]}")
+        raise UnsupportedError(f"{entry} is not an expectation: {REFUSED[entry]}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -36,10 +36,10 @@ def is_privacy_type(name: str) -> bool:
 class RaiseOnFailure(ValidationAction):
     """Raise `Refused` when an expectation of the checkpoint failed, and when a validation judged less than it should.
 
-    A report alone stops no publish. Neither does a validation whose suite holds no privacy expectation, or has lost
-    some: a process that did not import `privpipe.gx` before it read the suite. An expectation of severity ``warning``
-    or ``info`` that fails is a Python warning, and the run goes on; at least one privacy expectation of each suite must
-    be critical.
+    A report by itself does not stop a publication. Neither does a validation whose suite holds no privacy expectation,
+    or has lost some because a process did not import `privpipe.gx` before it read the suite. An expectation of severity
+    ``warning`` or ``info`` that fails is a Python warning, and the run continues; at least one privacy expectation of
+    each suite must be critical.
 
     Parameters
     ----------

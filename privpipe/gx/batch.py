@@ -1,4 +1,4 @@
-"""The metric that all privacy expectations rest on: a batch on its own engine, counted once for all of them."""
+"""The metric that all privacy expectations use: a batch on its own engine, counted once for all of them."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def listen(listener: Callable[[ClassQuery], None]) -> Callable[[], None]:
 
 @dataclass
 class Counts:
-    """What was counted so far, by what was asked of which table."""
+    """The counts so far, by question and table."""
 
     found: dict[Hashable, Any] = field(default_factory=dict, repr=False)
     # An id distinguishes tables only while they live.
@@ -225,7 +225,7 @@ METRIC = "privpipe.batch"
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """What an expectation says in addition to its guarantee: how the batch is read, and what belongs to it."""
+    """The options of an expectation in addition to its guarantee: how the batch is read, and what belongs to it."""
 
     roles: Roles
     gate: Gate = field(default_factory=Gate)
@@ -290,7 +290,7 @@ class OpenBatch:
             It has more rows than the driver works on.
         """
         if self._engine.count(self.table) > MOST_CELLS:
-            raise DataError(f"the batch has more than {MOST_CELLS:,} rows; it is no table of cells, or one too large")
+            raise DataError(f"the batch has more than {MOST_CELLS:,} rows; it is not a table of cells, or is too large")
         return self._counts.once("cells", lambda: self._engine.collect(self.table))
 
     def related(
@@ -509,7 +509,7 @@ class PrivpipeBatch(TableMetricProvider):
         runtime_configuration: dict[str, Any],
     ) -> OpenBatch:
         raise UnsupportedError(
-            "a SQL data source cannot be judged as it lies: read its rows with a pandas or Spark data source, or hand "
+            "a SQL data source cannot be judged in place: read its rows with a pandas or Spark data source, or hand "
             "over a table of any engine as `privpipe.gx.tables(table)`"
         )
 

@@ -187,7 +187,7 @@ def _why(result: Mapping[str, Any], exception: Mapping[str, Any]) -> Iterator[st
     failing, records = details.get("failing_records"), result.get("element_count")
     if failing and records:
         classes = f"{details.get('failing_classes') or 0:,} failing classes"
-        yield f"{failing:,} of {records:,} records ({failing / records:.2%}) lie in {classes}."
+        yield f"{failing:,} of {records:,} records ({failing / records:.2%}) are in {classes}."
 
 
 def ways_of(entry: type[Guarantee]) -> list[WayOfJudging]:
@@ -224,7 +224,7 @@ def why_refused(ways: Collection[WayOfJudging], threshold: str | None, *, model:
 def taken(names: set[str]) -> str:
     """Why parameters of these names make no fields of an expectation, or nothing where there are none."""
     listed = ", ".join(map(repr, sorted(names)))
-    return f"every expectation has a field of the name {listed} of its own" if names else ""
+    return f"every expectation has its own field {listed}" if names else ""
 
 
 SETTINGS = (
@@ -260,9 +260,9 @@ class PrivacyExpectation(Rendered, BatchExpectation):
     is given; else it is named in the result's notes, and ``undeclared: refuse`` makes it an error.
 
     A batch is judged by itself. Where the batches of an asset are published together, ``judge: whole`` fails one that
-    is only a part of it: k records in each of two months say nothing of a person in both, and a class of k that is
+    is only a part of it: k records in each of two months show nothing about a person in both, and a class of k that is
     spread over them fails in each. A batch without records is an error, except under ``empty: pass``: then the result
-    notes that it rests on nothing.
+    notes that nothing was judged.
     """
 
     quasi_identifiers: Columns
@@ -304,7 +304,7 @@ class PrivacyExpectation(Rendered, BatchExpectation):
         made = self.entry.build(given)
         way = way_of(made)
         if why := way.no_expectation:
-            raise UnsupportedError(f"{made.name()} is no expectation with these parameters: {why}")
+            raise UnsupportedError(f"{made.name()} is not an expectation with these parameters: {why}")
         if way.takes_keys and made.own_columns() is None:
             made = dataclasses.replace(made, quasi_identifiers=keys)
         return made
@@ -493,7 +493,7 @@ class Expectations(dict[str, type[PrivacyExpectation]]):
             No entry.
         """
         if name in REFUSED:
-            raise UnsupportedError(f"{name} is no expectation: {REFUSED[name]}")
+            raise UnsupportedError(f"{name} is not an expectation: {REFUSED[name]}")
         raise UsageError(f"no entry of a catalogue is called {name!r}{did_you_mean(name, self)}")
 
 
@@ -503,7 +503,7 @@ def _made() -> tuple[Expectations, dict[str, str]]:
         for name in catalogue:
             entry = catalogue[name]
             if not issubclass(entry, Guarantee):
-                raise UsageError(f"{name} is in a catalogue of guarantees and is none")
+                raise UsageError(f"{name} is in a catalogue of guarantees but is not a guarantee")
             why = _refusal(entry, catalogue is MODELS, built_in=name in catalogue.built_in)
             if why:
                 refused[name] = why

@@ -35,9 +35,9 @@ _FOLDERS = (".", "gx", "great_expectations")
 class ExpectationsStore(PlainStore):
     """Suites of a data context; a suite is read whole or not at all.
 
-    Great Expectations drops what it cannot make from a suite and goes on. This store raises `DataError` instead,
-    and records how many privacy expectations each suite was saved with. Its name is that of the class it replaces:
-    next to a store of any other name Great Expectations makes its own.
+    Great Expectations drops expectations of a suite that it cannot create, and continues. This store raises `DataError`
+    instead, and records how many privacy expectations each suite was saved with. It has the name of the class it
+    replaces: next to a store of any other name Great Expectations creates its own.
     """
 
     def get(self, key: Any) -> dict[str, Any]:
@@ -101,7 +101,7 @@ def root_of(context: Any) -> Path:
         if (Path(context) / folder / CONFIGURATION).is_file():
             return Path(context) / folder
     raise UsageError(
-        f"{str(context)!r} is no data context: no {CONFIGURATION} in it, nor in its folder gx; name the folder that "
+        f"{str(context)!r} is not a data context: no {CONFIGURATION} in it, nor in its folder gx; name the folder that "
         'was given to `gx.get_context(mode="file", project_root_dir=...)`'
     )
 
@@ -282,7 +282,7 @@ def _documents(root: Path, kept: Mapping[str, Any] | None) -> Iterator[dict[str,
         return
     if backend.get("class_name") != _TUPLES:
         raise UsageError(
-            f"a store of the context lies in a {backend.get('class_name')!r}, which is not looked through; check "
+            f"a store of the context is in a {backend.get('class_name')!r}, which is not looked through; check "
             f"a copy of it in a folder ({_TUPLES})"
         )
     for path in sorted((root / backend["base_directory"]).rglob("*.json")):

@@ -149,7 +149,7 @@ def _expectation(
 def save_suite(suite: ExpectationSuite, path: str | PathLike[str]) -> None:
     """Write a suite as JSON, without the ids that a data context gave it.
 
-    The meta of each privacy expectation says its threshold, what that means, against what it guards, and the source.
+    The meta of each privacy expectation states its threshold, its meaning, what it protects against, and the source.
 
     Raises
     ------
@@ -189,7 +189,7 @@ def load_suite(path: str | PathLike[str]) -> ExpectationSuite:
         for expectation in document["expectations"]:
             entry = str(expectation["type"]).removeprefix("expect_")
             if entry in REFUSED:
-                raise UnsupportedError(f"{entry} is no expectation: {REFUSED[entry]}")
+                raise UnsupportedError(f"{entry} is not an expectation: {REFUSED[entry]}")
         suite = ExpectationSuite(
             name=document["name"], expectations=document["expectations"], meta=document.get("meta")
         )
@@ -356,7 +356,7 @@ def _suite(
     own = related.finished(table)
     for each in own.guarantees:
         if each.name() in REFUSED:
-            raise UnsupportedError(f"table {table!r}: {each.name()} is no expectation: {REFUSED[each.name()]}")
+            raise UnsupportedError(f"table {table!r}: {each.name()} is not an expectation: {REFUSED[each.name()]}")
     persons = {key: getattr(own, key) for key in ("person_id", "household_id") if getattr(own, key)}
     alone = suite_of(
         own.guarantees,
@@ -462,7 +462,7 @@ def init(
 ) -> Initialised:
     """Write the suite of a policy or of a template into a project of Great Expectations.
 
-    Makes the project where there is none, and protects it (`protect`).
+    Creates the project if there is none, and protects it (`protect`).
 
     Parameters
     ----------

@@ -127,7 +127,7 @@ class ExpectTableAudit(TableExpectation):
     original_source : str, optional
         Path of the same table without blanks; without it only blanks are judged, and the result notes so.
     time_limit : float
-        Seconds; what is not proved by then is an error.
+        Seconds; a cell not proved by then is an error.
     """
 
     column: str = "count"

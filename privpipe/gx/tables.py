@@ -122,7 +122,7 @@ def hold(name: str, data: Any) -> None:
 
 @bordered
 def let_go(name: str) -> None:
-    """Forget what is held under a name; nothing when nothing is."""
+    """Forget what is held under a name; does nothing if there is none."""
     _named.pop(name, None)
 
 

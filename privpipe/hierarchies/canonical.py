@@ -234,7 +234,7 @@ def canonical_text(values: Any, type: str | None, *, column: str = "") -> Any:
     ----------
     values : pyarrow.Array or pyarrow.ChunkedArray
         Any text, integer, float, decimal, date, timestamp, time or boolean type, dictionary-encoded or not.
-        Timestamps with a time zone are taken to UTC; those without one are taken as they are.
+        Timestamps with a time zone are taken to UTC; those without one are used unchanged.
     type : str or None
         ``text | integer | number | decimal | date | timestamp | boolean``; None or ``text``: the text of the
         array's own type. Under another type, text is parsed; an empty text is null there.

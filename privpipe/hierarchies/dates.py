@@ -72,7 +72,7 @@ class Dates:
         if "week" in self.levels and self.levels[-1] != "week":
             after = self.levels[self.levels.index("week") + 1]
             raise UsageError(
-                f"levels: not functional: a week does not refine into a {after}, since it may lie in two; "
+                f"levels: not functional: a week does not refine into a {after}, since it may be in two; "
                 "leave one of them out"
             )
         for below, above in pairwise(self.levels):
@@ -82,7 +82,7 @@ class Dates:
             ZoneInfo(self.timezone)
         except (ZoneInfoNotFoundError, ValueError, TypeError, OSError):
             raise UsageError(
-                f"timezone: {self.timezone!r} is no IANA time zone known here, as in Europe/Rome"
+                f"timezone: {self.timezone!r} is not an IANA time zone known here, as in Europe/Rome"
             ) from None
 
     def draft(self, values: Sequence[str], counts: Sequence[int] | None, kind: str | None, column: str) -> Draft:
@@ -99,7 +99,7 @@ class Dates:
             source="dates",
             level_names=("raw", *self.levels, ROOT),
             outside=tuple(place for place, moment in enumerate(moments) if not moment),
-            outside_why="they are no ISO 8601 dates or timestamps of the years 1 to 9999",
+            outside_why="they are not ISO 8601 dates or timestamps of the years 1 to 9999",
         )
 
     def _require_days(self, column: str) -> None:

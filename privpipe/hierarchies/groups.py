@@ -91,7 +91,7 @@ class Groups:
             whole_number(size, "sizes" if self.sizes else "counts", least=1)
         choice(self.by, "by", ("values", "frequency"))
         if self.by == "frequency" and not self.counts:
-            raise UsageError("by: frequency goes with counts, not with sizes")
+            raise UsageError("by: frequency requires counts, not sizes")
 
     @property
     def shows_values(self) -> str:
@@ -129,7 +129,7 @@ class Groups:
         if self.order == "text" or (kind not in {None, "text"} and is_ordered_by_text(kind)):
             return sorted(values)
         if kind in {None, "text"}:
-            raise UsageError("groups: text has no natural order; list it under `order:`, or say `order: text`")
+            raise UsageError("groups: text has no natural order; list it under `order:`, or set `order: text`")
         return sorted(values, key=exact_number)
 
     def _merged(self, level: int, groups: int, weights: NDArray[np.int64]) -> NDArray[np.int64]:

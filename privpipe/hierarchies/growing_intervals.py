@@ -85,7 +85,7 @@ class Log(Builder):
         for below, above in pairwise(widths[1:]):
             if above % below or above == below:
                 raise UsageError(
-                    f"decades: not functional: {above} is no whole multiple of {below}, so an interval of the level "
+                    f"decades: not functional: {above} is not a whole multiple of {below}, so an interval of the level "
                     "below would belong to two of the level above"
                 )
 

@@ -89,7 +89,7 @@ class Hierarchy(LabelTable):
     label_collisions : int
         Labels that name different nodes at different levels; cell generalization refuses any.
     data_dependent : bool
-        Labels depend on the data at hand; the plan says so.
+        Labels depend on the data at hand; the plan states it.
     source : str
         File name or builder.
     warnings : tuple of str
@@ -241,7 +241,7 @@ class Hierarchy(LabelTable):
         Raises
         ------
         UsageError
-            When there is none such.
+            When there is no such level.
         """
         if isinstance(level, str):
             if level in self.level_names:

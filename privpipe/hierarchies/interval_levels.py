@@ -141,7 +141,7 @@ def style_for(asked: LabelStyle | None, kind: str | None, line: NumberLine, colu
         return "dash" if kind == "integer" and line.scale == 0 else "brackets"
     if asked == "dash" and (kind not in (None, "integer") or line.scale):
         what = f"column {column!r} has type {kind}" if kind != "integer" else f"bounds of column {column!r} are not"
-        raise UsageError(f"labels: dash is for whole numbers, and {what}; say `labels: brackets` or `labels: words`")
+        raise UsageError(f"labels: dash is for whole numbers, and {what}; set `labels: brackets` or `labels: words`")
     return asked
 
 
@@ -196,12 +196,12 @@ class IntervalText:
 
 
 def interval_ends(label: str, *, dashes: bool = True) -> Ends | None:
-    """Low end, high end (None: there is none) and whether the high end belongs to it; None for no interval.
+    """Low end, high end (None: unbounded) and whether the high end belongs to it; None if it is not an interval.
 
     Parameters
     ----------
     label : str
-        In any style. The text of the ends is not looked at.
+        In any style. The text of the ends is not checked.
     dashes : bool
         Whether ``40-59`` is the interval [40, 60), as in columns of numbers, or a text such as a month.
 
@@ -288,7 +288,7 @@ class Tails:
         return np.asarray(line.numeric & ~line.below(self.highest), dtype=bool)
 
     def cut_off(self, span: Span, line: NumberLine, *, from_zero: bool) -> Span:
-        """An interval without the part that no value can lie in; below 0 where no value is negative."""
+        """An interval without the part that no value can be in; below 0 where no value is negative."""
         start, stop = span
         floors = [self.lowest, *(self.domain or ())[:1], Decimal(0) if from_zero else None]
         ceilings = [self.highest, *(self.domain or ())[1:]]
@@ -469,7 +469,7 @@ LEAST_REPORTED = 5
 class RoundedCuts:
     """Round numbers near cuts that are values of the data.
 
-    A cut becomes the nearest multiple of a step, between the cuts next to it, that is no value of fewer than
+    A cut becomes the nearest multiple of a step, between the cuts next to it, that is not a value of fewer than
     `LEAST_REPORTED` records; where every multiple there is such a value, nothing is cut. One cut becomes one number at
     every level, so that levels nest after rounding as before.
 
@@ -505,7 +505,7 @@ class RoundedCuts:
 
     @property
     def dropped(self) -> bool:
-        """Whether nothing is cut where a cut was asked for."""
+        """Whether nothing is cut where a cut was requested."""
         return None in self._found.values()
 
     def of(self, cuts: Sequence[int]) -> list[int]:
@@ -513,7 +513,7 @@ class RoundedCuts:
         return sorted({found for cut in cuts if (found := self._found[cut]) is not None})
 
     def _near(self, cut: int, below: int, above: int) -> int | None:
-        """The nearest round number that is no record's value; the greater one of two."""
+        """The nearest round number that is not a record's value; the greater one of two."""
         start, step = nearest_multiple(cut, self._step), self._step
         up = (start + each * step for each in count())
         down = (start - each * step for each in count(1))

@@ -180,7 +180,7 @@ def check_multiples(widths: Sequence[Decimal], key: str) -> None:
     for below, above in pairwise(widths):
         if (Fraction(above) / Fraction(below)).denominator != 1:
             raise UsageError(
-                f"{key}: not functional: {above} is no whole multiple of {below}, so an interval of the level "
+                f"{key}: not functional: {above} is not a whole multiple of {below}, so an interval of the level "
                 "below would belong to two of the level above"
             )
 
@@ -253,7 +253,7 @@ class EqualCount:
         for below, above in pairwise(self.sizes):
             if above % below or above == below:
                 raise UsageError(
-                    f"sizes: not functional: {above} is no whole multiple of {below}, so an interval of the level "
+                    f"sizes: not functional: {above} is not a whole multiple of {below}, so an interval of the level "
                     "below would belong to two of the level above"
                 )
 
@@ -270,7 +270,7 @@ class EqualCount:
             source="equal_count",
             level_names=("raw", *(f"{size} values" for size in self.sizes), ROOT),
             data_dependent=True,
-            outside_why="they are no numbers",
+            outside_why="they are not numbers",
         )
 
 
@@ -286,7 +286,7 @@ class Quantiles:
 
     Of n records, cut i of c is the smallest value v such that more than n i / c records are at most v. Equal cuts are
     one, so a value of many records takes several quantiles in. The first and the last interval have no end: no label
-    shows the least or the greatest value. Cuts are rounded to numbers that are no value of fewer than 5 records: a
+    shows the least or the greatest value. Cuts are rounded to numbers that are not values of fewer than 5 records: a
     label shows the value of no single record. Where there is no such number between two cuts, nothing is cut there,
     which the hierarchy warns of.
 
@@ -310,8 +310,8 @@ class Quantiles:
     round: Annotated[
         Literal["auto"] | Decimal,
         Doc(
-            "cuts are the nearest multiples of this number that are no value of few records; auto: of the greatest of "
-            "1, 2, 5, 10, ... that is at most half of the least distance between two cuts"
+            "cuts are the nearest multiples of this number that are not values of few records; auto: of the greatest "
+            "of 1, 2, 5, 10, ... that is at most half of the least distance between two cuts"
         ),
     ] = "auto"
     labels: Annotated[LabelStyle | None, LABELS] = None
@@ -327,8 +327,8 @@ class Quantiles:
         for below, above in pairwise(self.counts):
             if below % above or below == above:
                 raise UsageError(
-                    f"counts: not functional: {above} is no whole part of {below}, so an interval of the level below "
-                    "would belong to two of the level above"
+                    f"counts: not functional: {above} is not a whole part of {below}, so an interval of the level "
+                    "below would belong to two of the level above"
                 )
         if isinstance(self.round, Decimal) and self.round <= 0:
             raise UsageError("round: must be above 0")
@@ -352,7 +352,7 @@ class Quantiles:
             level_names=("raw", *(f"{wanted} quantiles" for wanted in self.counts), ROOT),
             data_dependent=True,
             warnings=(FEW_CUTS,) if rounded.dropped else (),
-            outside_why="they are no numbers",
+            outside_why="they are not numbers",
         )
 
 

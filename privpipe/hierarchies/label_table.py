@@ -59,7 +59,7 @@ def refuse_unknown(name: str, values: int, records: int) -> NoReturn:
     """Raise for values the hierarchy does not list; counts only."""
     raise HierarchyError(
         f"{name}: unknown: {values:,} distinct values of the data ({records:,} records) are not in it; add them "
-        "(`privpipe hierarchy check POLICY --show-values` lists them), or say `unknown: root` or `unknown: suppress`",
+        "(`privpipe hierarchy check POLICY --show-values` lists them), or set `unknown: root` or `unknown: suppress`",
         kind="unknown",
     )
 

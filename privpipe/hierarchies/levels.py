@@ -439,8 +439,8 @@ def _canonical_raws(rows: Sequence[Sequence[str]], lines: Sequence[int], kind: s
             raws.append(raw)
     if wrong:
         raise HierarchyError(
-            f"{name}: type: the raw value of line {wrong[0]} is no {kind} ({len(wrong):,} such lines); correct the "
-            "file or the column's `type:` (is there a header line? then `header: true`)",
+            f"{name}: type: the raw value of line {wrong[0]} is not of type {kind} ({len(wrong):,} such lines); "
+            "correct the file or the column's `type:` (is there a header line? then `header: true`)",
             kind="type",
         )
     return raws

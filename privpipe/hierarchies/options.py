@@ -240,7 +240,7 @@ def declared_values(given: Sequence[str], key: str, kind: str | None) -> list[st
         except ValueError:
             text = None
         if text is None:
-            raise UsageError(f"{key}: entry {place} is no {kind}, the type of the column")
+            raise UsageError(f"{key}: entry {place} is not of type {kind}, that of the column")
         if places.setdefault(text, place) != place:
             raise UsageError(f"{key}: entries {places[text]} and {place} are the same value")
     return list(places)
@@ -262,7 +262,7 @@ def check_type_of_column(kind: str | None, allowed: Sequence[str], builder: str,
 
 
 def read_fields(builder: Any) -> None:
-    """Hold the fields of a builder to what their annotations say, and make exact numbers and tuples of them.
+    """Check the fields of a builder against their annotations, and convert them to exact numbers and tuples.
 
     Served are numbers (`Decimal`), integers from `Ge` to `Le`, texts, words (`Literal`), lists of these (`tuple`), and
     unions of them with each other and with None.
@@ -282,7 +282,7 @@ def read_fields(builder: Any) -> None:
 
 @functools.cache
 def hints_of(builder: Any) -> Mapping[str, Any]:
-    """The annotations of a builder's fields, with all they say."""
+    """The annotations of a builder's fields, with their metadata."""
     return typing.get_type_hints(builder, include_extras=True)
 
 

@@ -345,7 +345,7 @@ class Prepared:
     level_names : tuple of str
         One per level.
     data_dependent : bool
-        As the hierarchy says.
+        As the hierarchy declares.
     """
 
     table: LabelTable
@@ -355,7 +355,7 @@ class Prepared:
 
     def __post_init__(self) -> None:
         if (self.table.leaf_order < 0).any():
-            raise UsageError("a hierarchy already fitted to data by `cover` is no declaration; give the one before it")
+            raise UsageError("a hierarchy already fitted to data by `cover` is not a declaration; give the original")
 
     def rows(self) -> list[tuple[str, ...]]:
         """A row a raw value: the value, then its labels."""
@@ -469,7 +469,7 @@ class FromColumns:
         return self._draft({}, [])
 
     def read(self, found: Mapping[str, Sequence[tuple[str | None, ...]]], column: str) -> ReadColumns:
-        """The builder with what the source says.
+        """The builder with the values of the source.
 
         Parameters
         ----------
@@ -515,7 +515,7 @@ class FromColumns:
 
 @dataclass(frozen=True, kw_only=True)
 class ReadColumns(FromColumns):
-    """`from_columns` with what the source says; made by a run, never by a policy."""
+    """`from_columns` with the values of the source; made by a run, never by a policy."""
 
     rows: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False, hash=False)
 

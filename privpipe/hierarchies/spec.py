@@ -299,7 +299,7 @@ class HierarchySpec:
         return found or {"prepared": self.builder.shown if isinstance(self.builder, Prepared) else ""}
 
     def check_type(self, type: str | None) -> None:
-        """Raise what is wrong between the builder's parameters and the column's type, before any data is seen.
+        """Raise an error if the builder's parameters do not fit the column's type, before any data is read.
 
         Raises
         ------
@@ -331,7 +331,7 @@ class HierarchySpec:
         UsageError
             When the builder cannot serve a column of this type.
         HierarchyError
-            When the hierarchy is ill-formed, or values lie outside of it under ``unknown: refuse``.
+            When the hierarchy is ill-formed, or values are outside of it under ``unknown: refuse``.
         """
         kind = checked_type(type)
         if len(values) > HELD_VALUES or not isinstance(self.builder, tuple(CLASSES.values())):
@@ -361,7 +361,7 @@ class HierarchySpec:
             records = len(draft.outside) if weights is None else sum(weights[place] for place in draft.outside)
             raise HierarchyError(
                 f"{whose(self.column, draft.source)}: outside range: {len(draft.outside):,} distinct values "
-                f"({records:,} records): {draft.outside_why}; or say `unknown: root` or `unknown: suppress`",
+                f"({records:,} records): {draft.outside_why}; or set `unknown: root` or `unknown: suppress`",
                 kind="outside_range",
             )
         return Hierarchy.from_draft(draft, self.options)
@@ -475,7 +475,7 @@ def option_parameters() -> list[dict[str, Any]]:
 
 
 def builder_schema(name: str) -> dict[str, Any]:
-    """The JSON schema of what stands under a built-in builder's name.
+    """The JSON schema of the parameters of a built-in builder.
 
     Examples
     --------

@@ -37,9 +37,9 @@ __all__ = [
 LEAST_RELATED = 0.3
 """A relation above which its loss is reported."""
 LEAST_RECORDS = 50
-"""Records that a relation is measured over, at the least: over fewer 0.3 may be chance."""
+"""Records that a relation is measured over, at least: over fewer 0.3 may be chance."""
 MOST_RECORDS = 20_000
-"""Records that relations are measured over, at the most."""
+"""Records that relations are measured over, at most."""
 
 
 @dataclass(frozen=True, kw_only=True)

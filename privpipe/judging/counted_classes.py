@@ -131,7 +131,7 @@ def reduce_beside_population(
         raise DataError(
             f"not a sample of this population: {found.short_classes:,} of {found.judged.classes:,} classes hold more "
             f"records than the population does ({found.short_records:,} records); every released record must be of "
-            "somebody in the population, generalized alike"
+            "someone in the population, generalized alike"
         )
     return found.judged
 

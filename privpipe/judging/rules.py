@@ -52,7 +52,7 @@ OthersRule = Literal["refuse", "note", "drop"]
 
 
 def undeclared_rule(said: Any, *, whole: bool) -> UndeclaredRule:
-    """What becomes of a column without a role: as said, else an error where roles of a whole table are given.
+    """What happens to a column without a role: as given, else an error if roles of a whole table are given.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def undeclared_rule(said: Any, *, whole: bool) -> UndeclaredRule:
 
 @dataclass(frozen=True, kw_only=True)
 class Gate:
-    """How the columns of a judged table are looked at.
+    """How the columns of a judged table are treated.
 
     Parameters
     ----------
@@ -168,7 +168,7 @@ def column_verdicts(
 
 
 def metadata_notes(source: Source, rule: UndeclaredRule) -> tuple[str, ...]:
-    """What the files of a finished table say in addition to their rows, in notes by their kind: keys, never values.
+    """What the files of a finished table contain in addition to rows, in notes by kind: keys, never values.
 
     Raises
     ------
@@ -413,7 +413,7 @@ def query_of(group: Group, facts: Facts, rules: JudgingRules) -> ClassQuery:
 
 @dataclass(frozen=True)
 class Judged:
-    """What all entries of a composite saw of some classes.
+    """What all entries of a composite observed for some classes.
 
     `released` and `marked` count records, `classes` the released classes; `alone`, under wildcard matching, the records
     that are complete and equal no other complete record.

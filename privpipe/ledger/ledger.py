@@ -130,7 +130,7 @@ class Ledger:
 
     def __enter__(self) -> Self:
         if is_remote(str(self.path)):
-            raise UsageError("a ledger lies on a local (or mounted) file system")
+            raise UsageError("a ledger is on a local (or mounted) file system")
         try:
             self._enter()
         except DataError as error:

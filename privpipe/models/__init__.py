@@ -1,4 +1,4 @@
-"""Privacy models: small pure functions over blocks of whole classes. No model knows an engine."""
+"""Privacy models: small pure functions over blocks of whole classes. No model depends on an engine."""
 
 from __future__ import annotations
 

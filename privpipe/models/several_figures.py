@@ -83,7 +83,7 @@ class SeveralFigures(ClassModel):
         return "; ".join(part for part in (self.seen_by_figure(observed), fails, note) if part) + "."
 
     def seen_by_figure(self, observed: Tally) -> str:
-        """Every figure in words, with what was asked."""
+        """Every figure in words, with what was required."""
         if not observed.classes:
             return "no class to judge"
         parts = []

@@ -79,7 +79,7 @@ class Figures:
         Raises
         ------
         AttributeError
-            There is no such entry, or none without a threshold.
+            There is no such entry, or it needs a threshold.
         """
         for room in (MODELS, MEASURES):
             if name in room and _reports(room[name]):

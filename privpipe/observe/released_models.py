@@ -94,7 +94,7 @@ def model_generators(
 
     Notes
     -----
-    It judges the model alone. k of 3 or more is usual; where it fails, publish fewer digits or a smaller tree.
+    It judges only the model. k of 3 or more is usual; if it fails, publish fewer digits or a smaller tree.
     Source: Torra and Navarro-Arribas, Integral privacy, CANS 2016; Torra, Navarro-Arribas, Galvan, PSD 2020.
 
     Examples

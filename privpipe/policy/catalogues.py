@@ -43,7 +43,7 @@ class Catalogues:
         )
 
     def of_sets(self) -> Catalogues:
-        """The same for the entries that are asked of related tables together."""
+        """The same for the entries on related tables together."""
         return replace(self, sets=True)
 
     def of(self, section: str) -> tuple[Catalogue, ...]:
@@ -77,12 +77,12 @@ def is_entry_name(value: Any, section: str) -> bool:
     (True, False)
     """
     name = value if isinstance(value, str) else next(iter(value), None) if _is_item(value) else None
-    # A path is no name: what is installed need not be looked at for it.
+    # A path is not a name: what is installed need not be looked at for it.
     return isinstance(name, str) and name.isidentifier() and any(name in room for room in _rooms(section))
 
 
 def named_entry(value: Any, section: str, *, sets: bool = False) -> Any:
-    """The entry that a name, or an item of a policy, stands for; any other value as it is.
+    """The entry of a name, or of an item of a policy; any other value unchanged.
 
     Raises
     ------

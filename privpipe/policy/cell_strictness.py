@@ -1,4 +1,4 @@
-"""Which of two guarantees on cells asks for more."""
+"""Which of two guarantees on cells is stricter."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ THRESHOLDS = {"at_least": "larger", "at_most": "smaller"}
 
 
 def looser_cells(mine: CellGuarantee, wanted: CellGuarantee) -> Iterator[tuple[str, str]]:
-    """Parameters by which a guarantee on cells asks for less than another."""
+    """Parameters by which a guarantee on cells is weaker than another."""
     directions = {**THRESHOLDS, **{name: mark.direction for name, mark in _strictness(type(wanted))}}
     for name in parameters_of(type(wanted)):
         own, other = getattr(mine, name), getattr(wanted, name)

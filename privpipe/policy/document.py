@@ -58,9 +58,9 @@ QUERIED = ("source", "population", "original")
 
 
 def without_queries(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The document with `true` in the place of each query: a condition may name a person, a comment a folder.
+    """The document with `true` instead of each query: a condition may name a person, a comment a folder.
 
-    No hash replaces it either: anyone who knows the tables of the house could try values until one fits.
+    No hash replaces it either: anyone who knows the organisation's tables could try values until one fits.
 
     Examples
     --------
@@ -190,7 +190,7 @@ class Policy:
     guarantees, measures : sequence of Guarantee
         With a threshold, which are judged; without, which are reported. Of related tables, joint ones over the set.
     seed : Seed, text or bytes of at least 128 bits, or a place such as ``{"from_env": NAME}``
-        A seed that is passed is held in memory alone: the document says ``{from_env: PRIVPIPE_SEED}``.
+        A seed that is passed is kept only in memory: the document has ``{from_env: PRIVPIPE_SEED}``.
     options : see `PolicyOptions`
 
     Raises
@@ -306,7 +306,7 @@ class Policy:
         PolicyError
             Everything wrong with it at once, each with its path and line.
         UnsupportedError
-            It asks for nothing wrong, but for something that is not served yet.
+            Nothing in it is wrong, but something is not supported yet.
         """
         from privpipe.policy.rules import read_file
 
@@ -344,7 +344,7 @@ class Policy:
         return self.of_fields(**{each.name: getattr(self, each.name) for each in fields(self)} | changes)
 
     def apply(self, frame: F, *, engine: Any = None, progress: Callable[[str], None] | None = None) -> F:
-        """Stages, then the gate: the frame as it may leave, of the same kind, its rows in a new order.
+        """Stages, then the gate: returns the frame that may be released, of the same kind, its rows in a new order.
 
         A lazy frame is evaluated once. The rows that are returned are those that were judged: of a Spark frame in a
         checkpoint (in the checkpoint directory, where the session has one, else on the executors' disks), of a Dask

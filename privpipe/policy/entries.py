@@ -98,7 +98,7 @@ def filled_in(
     """The items with what they leave to the roles of the columns, and to whether a population is given, filled in."""
     try:
         roles = roles_of(columns)
-    except RolesError:  # names that differ by case alone, noted already where they are
+    except RolesError:  # names that differ only in case, noted already where they are
         return list(items)
     return [_over(report, item, roles, population) for item in items]
 
@@ -327,7 +327,7 @@ class Draft:
 
     @property
     def roles(self) -> Roles | None:
-        """The role of every column; None where some could not be read, or names differ by case alone."""
+        """The role of every column; None where some could not be read, or names differ only in case."""
         try:
             return None if self.unreadable_columns else roles_of(self.columns)
         except RolesError:

@@ -1,4 +1,4 @@
-"""Every key a policy knows outside its entries: one table for the reader, the JSON schema and `init`.
+"""Every key of a policy outside its entries: one table for the reader, the JSON schema and `init`.
 
 Keys of entries are not here: they are the fields of the catalogue's classes.
 """
@@ -105,7 +105,7 @@ class Key:
 LAKES: Mapping[str, Key] = {
     "iceberg": Key("text", "instead of `path`: an Iceberg table with its namespace, `db.visits`"),
     "catalog": Key("text", "of an Iceberg table: its catalogue in pyiceberg's configuration", default="default"),
-    "snapshot": Key("integer", "of an Iceberg table: number of a snapshot; left out, the table as it is"),
+    "snapshot": Key("integer", "of an Iceberg table: number of a snapshot; left out, the current table"),
     "branch": Key("text", "of an Iceberg table: instead of `snapshot`"),
     "tag": Key("text", "of an Iceberg table: instead of `snapshot`"),
     "version": Key("integer", "of a Delta table; left out, the newest"),
@@ -150,10 +150,10 @@ SOURCE: Mapping[str, Key] = {
     ),
     "skip_rows": Key("integer", "lines above the header of a CSV file, or above its first record", default=0),
     "footer": Key(
-        "integer", "lines with text at the end of each CSV file that are no records: totals, notes", default=0
+        "integer", "lines with text at the end of each CSV file that are not records: totals, notes", default=0
     ),
     "quote": Key("text", "ASCII character around fields of a CSV file; `none` where quotes are text", default='"'),
-    "escape": Key("text", "ASCII character of a CSV file that takes the next one as it is"),
+    "escape": Key("text", "ASCII character of a CSV file that takes the next one literally"),
     "comment": Key("text", "ASCII character at the beginning of lines of a CSV file that are left out"),
     "trim": Key("flag", "whether white space around CSV fields and column names is left out", default=False),
     "decimal": Key("text", "decimal sign of CSV columns declared integer, number or decimal", default="."),
@@ -181,7 +181,7 @@ SINK: Mapping[str, Key] = {
     "database": Key(
         "database",
         "instead of `path`: a DuckDB or SQLite file, the URL of a PostgreSQL server without a password, `postgresql` "
-        "for what PGHOST and its kin say, or {env: NAME} for the variable that holds the URL; with `table`",
+        "for what PGHOST and related variables name, or {env: NAME} for the variable that holds the URL; with `table`",
     ),
     "iceberg": Key(
         "text", "instead of `path`: an Iceberg table to publish into, with its namespace, `db.visits_public`"
@@ -195,7 +195,7 @@ SINK: Mapping[str, Key] = {
     ),
     "mode": Key(
         "text",
-        "whether a release takes the place of the rows that are there, joins them (Delta and Iceberg tables) or takes "
+        "whether a release replaces the rows that are there, joins them (Delta and Iceberg tables) or takes "
         "the place of the partitions that it has rows of; rows that stay are judged with those that come",
         get_args(PublishMode),
         default="replace",
@@ -246,7 +246,8 @@ COLUMN_LOSS: Mapping[str, Key] = {
 REPORT: Mapping[str, Key] = {
     "write": Key("flag", "whether a run writes its report", default=True),
     "threshold": Key(
-        "integer", "records that a figure must rest on to be shown; left out, the largest required k, and at least 5"
+        "integer",
+        "records that a figure must be based on to be shown; left out, the largest required k, and at least 5",
     ),
     "lang": Key("text", "language of the report", get_args(Language), default="en"),
 }
@@ -259,7 +260,7 @@ RETENTION: Mapping[str, Key] = {
 DRIFT: Mapping[str, Key] = {
     "new": Key(
         "text",
-        'a column that the last run did not read and `columns:` does not name; left out, as `"*"` says there',
+        'a column that the last run did not read and `columns:` does not name; left out, as `"*"` decides there',
         ("refuse", "drop"),
     ),
     "missing": Key("text", "a column that `columns:` names and the source lacks", ("refuse",), default="refuse"),
@@ -272,7 +273,7 @@ DRIFT: Mapping[str, Key] = {
 }
 
 FAILING: Mapping[str, Key] = {
-    "sink": Key("failing_sink", "where they are kept, readable by their owner alone", required=True),
+    "sink": Key("failing_sink", "where they are kept, readable only by their owner", required=True),
 }
 
 FAILING_SINK: Mapping[str, Key] = {
@@ -293,7 +294,7 @@ COLUMN: Mapping[str, Key] = {
     "type": Key("text", "type of its values; left out, the source's (text in CSV)", get_args(ColumnType)),
     "nulls": Key("text", "whether a missing sensitive value is a value or an error", ("own_value", "refuse")),
     "hierarchy": Key("hierarchy", "how its values generalize: one builder, and options"),
-    "reason": Key("text", "why it has its role, in up to 300 characters; shown in the internal report alone"),
+    "reason": Key("text", "why it has its role, in up to 300 characters; shown only in the internal report"),
 }
 LONGEST_REASON = 300
 """Characters of a column's reason."""
@@ -388,13 +389,13 @@ OFFICER: Mapping[str, Key] = {
     "version": Key("integer", "version of this grammar", default=VERSION),
     "name": Key("text", "name of the officer's policy; left out, that of its file"),
     "about": Key("text", "what it is for"),
-    "guarantees": Key("entries", "what every job must ask for, at the least; next to each entry its reason and source"),
+    "guarantees": Key("entries", "what every job must at least require; next to each entry its reason and source"),
     "columns": Key("mapping", "columns by name with the role that a job gives them, or a more protected one"),
     "nulls": Key("text", "how a missing quasi-identifier matches; `refuse` is always allowed", get_args(NullRule)),
     "undeclared": Key("text", "`note` lets jobs note a column without a role", UNDECLARED, default="refuse"),
     "metadata": Key("text", "`note` lets jobs note metadata of judged files", UNDECLARED, default="refuse"),
     "seed": Key("text", "whether a job must declare a seed", ("optional", "required"), default="optional"),
-    "suppress_at_most": Key("share", "share of the records that a stage may suppress, at the most"),
+    "suppress_at_most": Key("share", "share of the records that a stage may suppress, at most"),
     "allow_insecure_seed": Key("flag", "lets jobs publish under an insecure seed", default=False),
     "sign_off": Key("mapping", "whose approval a release waits for"),
 }

@@ -48,7 +48,7 @@ class PolicyOptions(TypedDict, total=False):
     `source`, `original`, `population` and `sink` may be paths; `types` are those of columns; `base_dir` is where
     relative paths start (default: where the program runs).
 
-    A policy about related tables has `tables` and `relations` in the place of `roles`. Each table is a `Policy`, a
+    A policy about related tables has `tables` and `relations` instead of `roles`. Each table is a `Policy`, a
     mapping of the arguments of one, or a mapping with the keys that a document gives it; `keys` are those of the tables
     that others lead to.
     """
@@ -299,7 +299,7 @@ def _table_document(table: Any) -> dict[str, Any]:
 
 
 def _described(entry: Any) -> str:
-    return f"{entry.name()}, which is none" if isinstance(entry, Entry) else type(entry).__name__
+    return f"{entry.name()}, which is not one" if isinstance(entry, Entry) else type(entry).__name__
 
 
 def _document(given: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:

@@ -216,7 +216,7 @@ def read_officer(named: str, base_dir: Path, catalogues: Catalogues | None = Non
 
 
 def pinned_officer() -> OfficerPolicy | None:
-    """The officer's policy that the environment names; `NAME@sha256:HEX` holds for that content alone.
+    """The officer's policy that the environment names; `NAME@sha256:HEX` accepts only that content.
 
     Raises
     ------
@@ -471,7 +471,7 @@ def _suppression(job: HeldJob, officer: OfficerPolicy) -> Iterator[Problem]:
         limit = getattr(stage, "suppress_at_most", None) or 0.0  # left out: no record is suppressed
         if most is not None and limit > most:
             yield job.problem(
-                (*place, "suppress_at_most"), f"is {limit}; {_asks(officer, ('suppress_at_most',))} {most} at the most"
+                (*place, "suppress_at_most"), f"is {limit}; {_asks(officer, ('suppress_at_most',))} {most} at most"
             )
 
 

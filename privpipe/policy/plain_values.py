@@ -1,4 +1,4 @@
-"""The plain values of a policy, where each stands in its file, and what is reported of it there."""
+"""The plain values of a policy, where each is in its file, and what is reported of it there."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Report:
         self.warnings.append(str(Problem(whole, message, self.file, self.line_of(place))))
 
     def located(self, place: Place) -> str:
-        """A place as an error says it: with the file and the line it is written in, where there are any."""
+        """A place as shown in an error: with its file and line, if there are any."""
         line, whole = self.line_of(place), shown((*self.outer, *place))
         if self.file is None:
             return whole
@@ -196,7 +196,7 @@ def from_yaml(text: str, file: str | None) -> tuple[Any, Report]:
     except RecursionError:
         raise PolicyError([Problem("", TOO_DEEP, file, _deep_line(text))]) from None
     except (ValueError, OverflowError):  # an escape beyond Unicode
-        problem = "not valid YAML: an escape that stands for no character"
+        problem = "not valid YAML: an escape that represents no character"
         raise PolicyError([Problem("", problem, file, _deep_line(text, math.inf))]) from None
     tree = _Tree(yaml, Report({}, file))
     document = tree.value(node, ()) if node is not None else None
@@ -456,8 +456,8 @@ def _text_problem(text: str) -> str:
     Examples
     --------
     >>> _text_problem("a" + chr(0)), _text_problem(chr(0xD800)), _text_problem("age")
-    ('holds the character NUL', 'holds half of a surrogate pair, which is no character', '')
+    ('holds the character NUL', 'holds half of a surrogate pair, which is not a character', '')
     """
     if "\0" in text:
         return "holds the character NUL"
-    return "holds half of a surrogate pair, which is no character" if _HALVES.search(text) else ""
+    return "holds half of a surrogate pair, which is not a character" if _HALVES.search(text) else ""

@@ -1,4 +1,4 @@
-"""Policies about related tables: `tables:`, each read as a policy, `relations:`, and what is asked of them together."""
+"""Policies about related tables: `tables:`, each read as a policy, `relations:`, and joint requirements."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class RelatedRelease:
     guarantees, measures : tuple of JointGuarantee
     orphans : {"refuse", "drop"}
     joined : bool
-        Whether the tables are judged together although readers get no key; otherwise each is judged alone.
+        Whether the tables are judged together although readers get no key; otherwise each is judged by itself.
     """
 
     tables: Mapping[str, Any]
@@ -159,7 +159,7 @@ def read_related(
     if guarantees and not any(item.entry.binds for item in guarantees if isinstance(item.entry, JointGuarantee)):
         report.wrong(
             (*guarantees[0].place, "severity"),
-            "at least one guarantee must have `severity: fail`: by warnings alone every set would be published",
+            "at least one guarantee must have `severity: fail`: with warnings only every set would be published",
         )
     if not guarantees and not report.is_wrong:
         report.wrong(("guarantees",), "at least one joint guarantee is needed, such as `- joint_k_anonymity: {k: 5}`")
@@ -356,9 +356,9 @@ def _check_columns(
     for item in judged:
         if isinstance(item.entry, JointGuarantee):
             _check_knows(report, tree, item.place, item.entry.knows or {}, tables)
-            sensitive = item.entry.sensitive
-            if sensitive is not None and _is_sensitive(report, item.place, sensitive, tables):
-                looked[sensitive[0]].add(sensitive[1])
+            if item.entry.sensitive is not None:
+                for table, column in _sensitive(report, item.place, item.entry.sensitive, tables):
+                    looked[table].add(column)
     for item in stages:
         named = getattr(item.entry, "table", None)
         if named is not None and named not in tree.children:
@@ -399,15 +399,21 @@ def _check_knows(report: Report, tree: Tree, place: Place, knows: Mapping[str, A
             report.wrong((*place, "knows", name), "has no quasi-identifier, so nothing can be known of its rows")
 
 
-def _is_sensitive(report: Report, place: Place, sensitive: tuple[str, str], tables: Mapping[str, Any]) -> bool:
+def _sensitive(
+    report: Report, place: Place, sensitive: tuple[str, str], tables: Mapping[str, Any]
+) -> Iterable[tuple[str, str]]:
+    """The column that a guarantee judges; of a misspelt one, which is reported, the columns that may be meant."""
     table, column = sensitive
     if table not in tables:
         report.wrong((*place, "column"), f"there is no table {table!r}{did_you_mean(table, tables)}")
-        return False
-    if tables[table] is not None and column not in tables[table].roles.sensitive:
+    elif tables[table] is None or column in tables[table].roles.sensitive:
+        yield sensitive
+    elif column in tables[table].columns:
         report.wrong((*place, "column"), f"{column!r} of {table!r} must have `role: sensitive`")
-        return False
-    return True
+    else:
+        near = did_you_mean(column, tables[table].columns)
+        report.wrong((*place, "column"), f"table {table!r} has no column {column!r}{near}")
+        yield from ((table, each) for each in tables[table].roles.sensitive if did_you_mean(column, [each]))
 
 
 def _check_member(report: Report, tree: Tree, name: str, policy: Any, looked: set[str]) -> None:

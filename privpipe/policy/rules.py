@@ -140,8 +140,9 @@ def check_judged_columns(draft: Draft, report: Report) -> None:
 
 
 def check_every_sensitive_column_is_judged(draft: Draft, report: Report) -> None:
-    """Nothing sensitive is released unlooked at."""
+    """Nothing sensitive is released unexamined."""
     judged: set[Any] = set()
+    undeclared: set[str] = set()
     for read in draft.guarantees:
         if isinstance(read.entry, Guarantee) and not read.entry.binds:
             continue  # a warning keeps nothing back
@@ -149,8 +150,11 @@ def check_every_sensitive_column_is_judged(draft: Draft, report: Report) -> None
         judged.update(flat_names([read.parameters.get(name) for name in named]))  # of unsound entries too
         if isinstance(read.entry, Guarantee):
             judged.update(read.entry.sensitive_columns())
+            undeclared.update(name for name in read.entry.sensitive_columns() if name not in draft.columns)
     warned = {name for _, entry in draft.judging() if not entry.binds for name in entry.sensitive_columns()}
     for name in draft.with_role("sensitive"):
+        if any(did_you_mean(each, [name]) for each in undeclared):
+            continue  # `check_judged_columns` reports the misspelling, from which this would follow
         if name not in judged and name not in draft.unreadable_columns:
             report.wrong(
                 ("columns", name),
@@ -176,13 +180,13 @@ def check_thresholds(draft: Draft, report: Report) -> None:
 
 
 def check_something_binds(draft: Draft, report: Report) -> None:
-    """Warnings alone keep no table back."""
+    """Warnings by themselves do not refuse a table."""
     sound = [read.entry for read in draft.guarantees if isinstance(read.entry, Guarantee)]
     if len(sound) < len(draft.guarantees) or not sound or any(entry.binds for entry in sound):
         return  # an unsound entry may be meant to bind, and has its own error
     report.wrong(
         (*draft.guarantees[0].place, "severity"),
-        "at least one guarantee must have `severity: fail`: by warnings alone every table would be published",
+        "at least one guarantee must have `severity: fail`: with warnings only every table would be published",
     )
 
 
@@ -193,7 +197,7 @@ def check_population(draft: Draft, report: Report) -> None:
         if not unread and not any(entry.needs_population for _, entry in draft.judging()):
             report.warn(
                 ("population",),
-                "no guarantee and no measure compares with it, and nothing is read of it; add one, such as k_map, or "
+                "no guarantee and no measure compares with it, and it is not read; add one, such as k_map, or "
                 "leave it out",
             )
         return
@@ -247,7 +251,7 @@ def check_tail_codes(draft: Draft, report: Report) -> None:
                 limits[read.name, parameter, name] = given
                 ends = [limits.get((code, parameter, name)) for code in ("bottom_code", "top_code")]
                 if None not in ends and not ends[0] < ends[1]:  # type: ignore[operator]
-                    report.wrong(read.place, f"codes both ends of {name!r}, and bottom does not lie below top")
+                    report.wrong(read.place, f"codes both ends of {name!r}, and bottom is not below top")
 
 
 def check_base(draft: Draft, report: Report) -> None:
@@ -295,12 +299,12 @@ def check_keys(draft: Draft, report: Report) -> None:
         report.wrong(
             ("household_id",),
             "must have the role identifier: it shows who lives together, and is dropped or pseudonymised, never "
-            "released as it is",
+            "released unchanged",
         )
 
 
 def check_dropped_columns(draft: Draft, report: Report) -> None:
-    """A dropped column is gone before anything looks at it, so nothing may be said of it but its type."""
+    """A dropped column is gone before anything reads it, so a policy may declare only its type."""
     dropped = draft.with_role("drop")
     for name in dropped:
         if draft.columns[name].hierarchy is not None:
@@ -373,13 +377,11 @@ def check_records(draft: Draft, report: Report) -> None:
     if not isinstance(records, str):
         return
     if "://" in records:
-        report.wrong(("records",), "private records lie on a local (or mounted) file system; name a folder there")
+        report.wrong(("records",), "private records are on a local (or mounted) file system; name a folder there")
         return
     home = Path(located(records, draft.base_dir))
     if isinstance(sink, SinkSpec) and sink.is_folder and Path(sink.target(draft.base_dir)) in (home, *home.parents):
-        report.wrong(
-            ("records",), "lies inside the sink, where readers of the release would see it; name another folder"
-        )
+        report.wrong(("records",), "is inside the sink, where readers of the release would see it; name another folder")
 
 
 def _named(read: ReadEntry, entry: Entry | None) -> Iterable[tuple[Place, str]]:

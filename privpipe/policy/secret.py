@@ -44,7 +44,7 @@ class SecretSpec:
 
     @property
     def place(self) -> dict[str, str] | None:
-        """Where the secret is kept, as a document says it; None: it is here."""
+        """Where the secret is kept, as in a document; None: it is here."""
         if self.from_env is not None:
             return {"from_env": self.from_env}
         return None if self.from_file is None else {"from_file": located(self.from_file, self.base_dir)}

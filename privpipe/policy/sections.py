@@ -377,7 +377,7 @@ def read_others(report: Report, document: Any, found: dict[str, Any]) -> Any:
                 place, f"must be one of {', '.join(OTHERS)}, not the text {rule!r}{did_you_mean(rule, OTHERS)}"
             )
         elif found.get("undeclared", rule) != rule:
-            report.wrong(place, f"is {rule}, and `undeclared:` says {found['undeclared']}: leave `undeclared:` out")
+            report.wrong(place, f"is {rule}, and `undeclared:` is {found['undeclared']}: leave `undeclared:` out")
         found["columns"] = {name: spec for name, spec in columns.items() if name != EVERY_OTHER}
         found["undeclared"] = rule if rule in OTHERS else "refuse"
         document = {**document, "columns": found["columns"], "undeclared": found["undeclared"]}
@@ -436,7 +436,7 @@ def read_columns(report: Report, value: Any, place: Place, base_dir: Path) -> di
     if not value:
         report.wrong(place, "names no column")
     for group in case_collisions(value):
-        report.wrong((*place, group[-1]), f"column names differ by case alone: {', '.join(map(repr, group))}")
+        report.wrong((*place, group[-1]), f"column names differ only in case: {', '.join(map(repr, group))}")
     return {name: _column(report, item, (*place, name), base_dir) for name, item in value.items()}
 
 
@@ -449,7 +449,7 @@ def _column(report: Report, value: Any, place: Place, base_dir: Path) -> ColumnS
         report.wrong((*place, "nulls"), "is for sensitive columns; quasi-identifiers follow the policy's own `nulls:`")
     if len(found.get("reason", "")) > LONGEST_REASON:
         many = f"has {len(found['reason']):,} characters, more than {LONGEST_REASON}"
-        report.wrong((*place, "reason"), f"{many}; say it shorter")
+        report.wrong((*place, "reason"), f"{many}; shorten it")
     if "hierarchy" in found:
         found["hierarchy"] = _hierarchy(report, found["hierarchy"], (*place, "hierarchy"), base_dir)
     return ColumnSpec(**{"role": "insensitive", **found})
@@ -497,7 +497,7 @@ def read_secret(report: Report, value: Any, place: Place, base_dir: Path) -> Sec
             return None
     if "insecure" in value:
         if len(value) != 1 or not _is_text(value["insecure"]):
-            report.wrong(place, "insecure must be a text or an integer, alone")
+            report.wrong(place, "insecure must be a text or an integer, without other keys")
             return None
         return SecretSpec(insecure=value["insecure"])
     if len(value) != 1 or not all(isinstance(item, str) and item for item in value.values()):

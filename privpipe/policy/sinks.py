@@ -58,7 +58,7 @@ def read_sink(report: Report, value: Any, place: Place) -> SinkSpec | None:
         return _named_sink(report, found, place)
     kind = found.get("format", "parquet")
     if "formula_cells" in found and kind != "csv":
-        report.wrong((*place, "formula_cells"), "is for `format: csv`; other formats say what is text")
+        report.wrong((*place, "formula_cells"), "is for `format: csv`; other formats declare what is text")
     if "partition" in found and kind not in ("parquet", "delta"):
         report.unsupported(
             (*place, "partition"), "partitions are kept in Parquet files: use `format: parquet` or `delta`"
@@ -110,7 +110,7 @@ def _named_sink(report: Report, found: Mapping[str, Any], place: Place) -> SinkS
             report.wrong((*place, name), "is for files; a table has neither a format nor formulas")
     table = table_name(report, found["table"], (*place, "table"))
     if table is not None and not all(re.fullmatch(r"[A-Za-z0-9_]+", part) for part in table.parts):
-        report.wrong((*place, "table"), "a catalogue names what is published by letters, digits and _ alone")
+        report.wrong((*place, "table"), "a catalogue names what is published only by letters, digits and _")
         return None
     if table is not None and len(table.parts) == MOST_PARTS and table.parts[0].casefold() != OWN_CATALOGUE:
         what = f"a release is published as a view of Spark's own catalogue: write {OWN_CATALOGUE}.db.table"
@@ -150,7 +150,7 @@ def check_failing(draft: Draft, report: Report) -> None:
             )
     place = ("failing", "sink", "path")
     if "://" in failing.path:
-        report.wrong(place, "records that are left out lie on a local (or mounted) file system; name a folder there")
+        report.wrong(place, "records that are left out are on a local (or mounted) file system; name a folder there")
         return
     home = Path(located(failing.path, draft.base_dir))
     sink = draft.values.get("sink")
@@ -196,7 +196,7 @@ def check_ledgers(draft: Draft, report: Report) -> None:
         if isinstance(entry, RepeatedNoise):
             _check_noise(draft, report, read, entry)
         if target is not None and target in (Path(entry.ledger), *Path(entry.ledger).parents):
-            report.wrong((*read.place, "ledger"), "lies inside the sink and would be published with it")
+            report.wrong((*read.place, "ledger"), "is inside the sink and would be published with it")
         if any(kept_apart(one, entry) for one in seen):
             report.wrong(read.place, ONE)
         seen.append(entry)
@@ -223,6 +223,4 @@ def _check_noise(draft: Draft, report: Report, read: ReadEntry, entry: RepeatedN
         elif masking[0].kind == "orthogonal":
             report.wrong(place, f"{column!r} has orthogonal noise, which has no variance ratio; take another kind")
         elif masking[0].outliers is not None:
-            report.wrong(
-                place, f"{column!r} has noise for outliers alone, and none for other persons; mask all records"
-            )
+            report.wrong(place, f"{column!r} has noise only for outliers, and none for other persons; mask all records")

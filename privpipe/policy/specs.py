@@ -51,7 +51,7 @@ SchemaRule = Literal["same", "evolve"]
 
 
 def located(path: str, base_dir: Path) -> str:
-    """A path of a policy, seen from where the program runs: relative ones start at the policy's folder.
+    """A path of a policy for the running program: relative ones start at the policy's folder.
 
     Examples
     --------
@@ -126,7 +126,7 @@ class SourceSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class FrameSpec(SourceSpec):
-    """A frame that replaces a table which a policy would name."""
+    """A frame used instead of a table that a policy names."""
 
     path: str = "a data frame"
     frame: Any = field(repr=False, compare=False)
@@ -187,13 +187,13 @@ class SinkSpec:
         return bool(self.path)
 
     def target(self, base_dir: Path) -> str:
-        """The folder, seen from where the program runs."""
+        """The folder, as a path for the running program."""
         return located(self.path, base_dir)
 
 
 @dataclass(frozen=True, kw_only=True)
 class DriftSpec:
-    """What a run does where the columns of its source are not those of the run before.
+    """What a run does if the columns of its source differ from those of the previous run.
 
     `new` left out: what `columns: {"*": ...}` states about every column that the policy does not name.
     """
@@ -205,19 +205,19 @@ class DriftSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class FailingSpec:
-    """Where the records of failing classes are kept that a run leaves out."""
+    """Where the records of failing classes that a run leaves out are kept."""
 
     path: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlanSpec:
-    """A plan that a release takes unchanged."""
+    """A plan that a release follows unchanged."""
 
     file: str
 
     def target(self, base_dir: Path) -> str:
-        """The file, seen from where the program runs."""
+        """The file, as a path for the running program."""
         return located(self.file, base_dir)
 
 
@@ -226,7 +226,7 @@ USUAL_LOSS = ColumnLossRule()
 
 @dataclass(frozen=True, kw_only=True)
 class Utility:
-    """What a release must be good for."""
+    """What a release will be used for."""
 
     column_loss: ColumnLossRule = USUAL_LOSS
 
@@ -239,7 +239,7 @@ class ReportSpec:
     ----------
     write : bool
     threshold : int or None
-        Records that a figure must rest on to be shown; None: the largest k asked of k-anonymity, at least 5.
+        Records that a figure must be based on to be shown; None: the largest k asked of k-anonymity, at least 5.
     lang : {"en", "de", "fr", "es"}
     """
 
@@ -270,14 +270,14 @@ class RetentionSpec:
 
     def __post_init__(self) -> None:
         if (self.keep is None) == (self.days is None):
-            raise UsageError("says how long records are kept by one of `keep` and `days`")
+            raise UsageError("needs exactly one of `keep` and `days`: how long records are kept")
         if (self.keep or self.days or 0) < 1:
             raise UsageError(f"keeps at least 1, got {self.keep if self.days is None else self.days}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnSpec:
-    """What a policy states about one column; `reason` is for who answers for the release, and public nowhere."""
+    """What a policy states about one column; `reason` is for those responsible for the release, and never public."""
 
     role: Role
     type: ColumnType | None = None
@@ -292,7 +292,7 @@ def roles_of(columns: Mapping[str, ColumnSpec]) -> Roles:
     Raises
     ------
     RolesError
-        Two names that differ by case alone.
+        Two names that differ only in case.
 
     Examples
     --------
@@ -313,7 +313,7 @@ def roles_of(columns: Mapping[str, ColumnSpec]) -> Roles:
 
 
 def drawing_stage(stages: Iterable[Transformer], columns: Mapping[str, ColumnSpec]) -> Transformer | None:
-    """The stage that replaces all rows by new ones; None where every row stays one of the source.
+    """The stage that replaces all rows by new ones; None if every row is one of the source.
 
     Examples
     --------
@@ -348,7 +348,7 @@ def suppresses(stage: Transformer) -> bool:
 
 
 def require_one_table(policy: Any, verb: str) -> None:
-    """Refuse a policy about related tables where only one table is served.
+    """Refuse a policy about related tables where only one table is supported.
 
     Raises
     ------

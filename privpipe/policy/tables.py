@@ -197,7 +197,7 @@ def _check_guarantees(
         if not is_of_tables(item) and item.kind is not None:
             report.wrong(
                 item.place,
-                f"{item.name} judges records, and transform[{first.at}].aggregate leaves cells alone; judge these by "
+                f"{item.name} judges records, and transform[{first.at}].aggregate leaves only cells; judge these by "
                 "minimum_frequency, p_percent or table_audit, or publish records under another policy",
             )
     for item in measures:
@@ -214,7 +214,7 @@ def _check_guarantees(
     if sound and not any(entry.binds for entry in sound):
         report.wrong(
             (*guarantees[0].place, "severity"),
-            "at least one guarantee must have `severity: fail`: by warnings alone every table would be published",
+            "at least one guarantee must have `severity: fail`: with warnings only every table would be published",
         )
 
 
@@ -260,5 +260,5 @@ def _check_tables(report: Report, asked: Sequence[ReadEntry], aggregate: Aggrega
         for at, name in enumerate(getattr(item.entry, "tables", None) or ()):
             if name not in known:
                 report.wrong(
-                    (*item.place, "tables", at), f"{name!r} is no table of `aggregate`; it makes {', '.join(known)}"
+                    (*item.place, "tables", at), f"{name!r} is not a table of `aggregate`; it makes {', '.join(known)}"
                 )

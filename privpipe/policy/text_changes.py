@@ -1,4 +1,4 @@
-"""Changes of values within the text of a policy: everything else, comments included, stays as it was written."""
+"""Changes of values within the text of a policy: everything else, comments included, stays unchanged written."""
 
 from __future__ import annotations
 

@@ -74,15 +74,15 @@ def read_use(text: str, columns: Collection[str], types: Mapping[str, str] | Non
     kind = found[1].lower() if found else ""
     if found is None or kind not in FORMS:
         near = did_you_mean(kind, FORMS) if kind else ""
-        raise UsageError(f"is no use of a table{near}; write {', or '.join(FORMS.values())}")
+        raise UsageError(f"is not a use of a table{near}; write {', or '.join(FORMS.values())}")
     join = JOINS[kind]  # type: ignore[index]
     of, by = _parted(found[2], join, columns)
     named = _listed(by, columns) if by else ()
     if kind != "table" and not named:
-        raise UsageError(f"says not {join} which columns; write {FORMS[kind]}")  # type: ignore[index]
+        raise UsageError(f"does not name the columns after {join}; write {FORMS[kind]}")  # type: ignore[index]
     for name in (of, *named):
         if name not in columns:
-            raise UsageError(f"names {name!r}, which is no column of the policy{did_you_mean(name, columns)}")
+            raise UsageError(f"names {name!r}, which is not a column of the policy{did_you_mean(name, columns)}")
     if len({of, *named}) != 1 + len(named):
         raise UsageError("names a column twice")
     if kind != "table" and (types or {}).get(of, "number") not in NUMERIC:

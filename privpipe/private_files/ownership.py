@@ -69,7 +69,7 @@ def require_ours(path: Path, kind: type[EngineError] = SinkError) -> None:
     except OSError as error:
         raise kind(f"{str(path)!r} cannot be looked at: {error.strerror}") from None
     if stat.S_ISLNK(found.st_mode):
-        raise kind(f"{str(path)!r} is a link where privpipe keeps a folder of its own; remove the link")
+        raise kind(f"{str(path)!r} is a link where privpipe keeps its own folder; remove the link")
     if not stat.S_ISDIR(found.st_mode):
         raise kind(f"{str(path)!r} is not a directory, where privpipe keeps one; move it away")
     if found.st_uid != os.geteuid():
@@ -99,7 +99,7 @@ def private_folder(path: Path) -> Path:
 
 
 def keep_private(folder: Path) -> None:
-    """Have what any program makes in a folder readable by its owner alone, where the file system can do that."""
+    """Have what any program makes in a folder readable only by its owner, where the file system can do that."""
     if hasattr(os, "setxattr"):
         with suppress(OSError):  # without access lists the folder's own mode is what keeps others out
             os.setxattr(folder, ACL_OF_NEW_FILES, OWNER_ALONE)
@@ -142,7 +142,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def seal_folder(folder: Path) -> None:
-    """Have the files below a folder readable by their owner alone, whichever writer made them, and on the disk."""
+    """Have the files below a folder readable only by their owner, whichever writer made them, and on the disk."""
     for path in folder.rglob("*"):
         if path.is_file():
             path.chmod(PRIVATE_FILE)
@@ -197,7 +197,7 @@ _lock = threading.RLock()
 def new_folder(purpose: str, parent: str | os.PathLike[str] | None = None) -> Path:
     """A new private folder below this process's own, which is made when it is not there.
 
-    Who asks for it calls `remove_folder`; otherwise it goes with the process.
+    Who asks for it calls `remove_folder`; otherwise it is removed with the process.
 
     Parameters
     ----------
@@ -296,7 +296,7 @@ def _made(place: str) -> tuple[Path, int]:
     mode = os.stat(place).st_mode
     if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
         raise EngineError(
-            f"any user may rename what lies in {place!r}, so no temporary files are kept there; set TMPDIR (or "
+            f"any user may rename what is in {place!r}, so no temporary files are kept there; set TMPDIR (or "
             "`temp_directory`) to a folder of yours"
         )
     remove_leftovers([place])

@@ -274,7 +274,7 @@ def public_checks(released: Released, manifest: Document) -> Iterator[Check]:
 def manifest_fault(manifest: Document | None) -> str:
     """Why a public manifest cannot be looked into, or nothing."""
     if manifest is None:
-        return "there is no manifest, or it is no document"
+        return "there is no manifest, or it is not a document"
     if manifest.get("manifest_version") != MANIFEST_VERSION:
         return f"the manifest has no version {MANIFEST_VERSION}: another version of privpipe wrote it"
     schema = output_schema("manifest")
@@ -312,7 +312,7 @@ def _files(released: Released, manifest: Document) -> Iterator[Check]:
     for name in sorted(set(listed) & set(there)):
         path = there[name]
         if os.path.islink(path) or not path.is_file():
-            wrong.append(f"{name} is no file")
+            wrong.append(f"{name} is not a file")
         elif path.stat().st_size != listed[name]["bytes"] or file_hash(path) != listed[name]["sha256"]:
             wrong.append(f"{name} was changed")
     if wrong:
@@ -344,7 +344,7 @@ def _policy(manifest: Document) -> Check:
 def _plan(released: Released, manifest: Document) -> Check:
     plan = released.parsed("plan")
     if plan is None:
-        return broken("plan of the manifest", "plan.json is no document")
+        return broken("plan of the manifest", "plan.json is not a document")
     if document_digest(plan) == document_digest(manifest["plan"]) == manifest["plan_hash"]:
         return holds("plan of the manifest", "it is plan.json, and has its hash")
     return broken("plan of the manifest", "it is not plan.json, or does not have its hash")
@@ -352,7 +352,7 @@ def _plan(released: Released, manifest: Document) -> Check:
 
 def _verdict(released: Released, manifest: Document) -> Check:
     verdict = released.parsed("verdict")
-    wrong = "verdict.json is no document" if verdict is None else misshapen(verdict, VERDICT)
+    wrong = "verdict.json is not a document" if verdict is None else misshapen(verdict, VERDICT)
     if verdict is None or wrong:
         return broken("verdict of the manifest", wrong)
     for name in ("run_id", "name", "policy_hash", "plan_hash", "engine", "nulls"):
@@ -361,7 +361,7 @@ def _verdict(released: Released, manifest: Document) -> Check:
     if verdict.get("passed") is not True or any(
         row["severity"] == "fail" and row["outcome"] != "pass" for row in verdict["guarantees"]
     ):
-        return broken("verdict of the manifest", "the verdict is no pass")
+        return broken("verdict of the manifest", "the verdict is not a pass")
     told = [[row[key] for key in ("name", "parameters", "severity", "outcome")] for row in manifest["guarantees"]]
     rows = [*verdict.get("built_in", ()), *verdict["guarantees"]]
     if [[row[key] for key in ("name", "parameters", "severity", "outcome")] for row in rows] != told:

@@ -89,7 +89,7 @@ def prune(target: str, retention: RetentionSpec | None = None, records: Path | N
         if listed.problems:
             raise UsageError(f"nothing was removed: the chain of releases is broken: {'; '.join(listed.problems)}")
         if found.records is None:
-            raise UsageError("the private records are not where the sink has them; say where (--records)")
+            raise UsageError("the private records are not where the sink keeps them; name their folder (--records)")
         shared = records is not None or (policy is not None and policy.records is not None)
         rows = of_sink(listed.releases, shared=shared, digest=None if policy is None else policy.digest())
         [current] = [str(row["run_id"]) for row in listed.releases if row["current"]]

@@ -126,7 +126,7 @@ def _require_inside(audit: _Audit) -> None:
     """Whether the true table is one that a reader finds possible."""
     for low, value, high in zip(audit.low, audit.true, audit.high, strict=True):
         if (low is not None and value < low) or (high is not None and value > high):
-            raise ProofFault("the true table is none that agrees with what is published")
+            raise ProofFault("the true table does not agree with what is published")
     for relation in audit.relations:
         if sum(entry * audit.true[variable] for variable, entry in relation):
             raise ProofFault("the true table does not add up")
@@ -163,7 +163,7 @@ def _require_move(
     denominator: int,
 ) -> None:
     if denominator < 1 or (audit.whole and denominator != 1) or len(set(variables)) != len(variables):
-        raise ProofFault("a stored table is none that a reader finds possible")
+        raise ProofFault("a stored table is not one that a reader finds possible")
     sums: dict[int, int] = {}
     for variable, numerator in zip(variables, numerators, strict=True):
         value = audit.true[variable] * denominator + numerator

@@ -316,7 +316,7 @@ class RelatedTables:
         )
 
     def _rows(self, name: str, value: Sensitive | None = None, table: Any = None) -> PersonRows:
-        """A table's rows by person; `table` is it with codes in the place of its sensitive column."""
+        """A table's rows by person; `table` is it with codes instead of its sensitive column."""
         path = self.tree.path(name)
         between = tuple(
             Between(self.tables[step.to], self.tree.tables[step.to].key, onward.columns)
@@ -339,7 +339,7 @@ class RelatedTables:
         Raises
         ------
         UsageError
-            Of a table that has no quasi-identifier, or is no other table than the root.
+            Of a table that has no quasi-identifier, or is not a table other than the root.
         """
         given, tree = dict(knows or {}), self.tree
         for name in given:

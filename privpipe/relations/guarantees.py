@@ -115,7 +115,7 @@ class JointGuarantee(Demand):
         if not found:
             raise UsageError(f"{self.name()}: no table has a quasi-identifier, so nothing can be judged")
         worst = min(found, key=lambda name: self._standing(found[name]))
-        of = f"each table alone; least favourable is {worst!r}: " if len(found) > 1 else f"table {worst!r} alone: "
+        of = f"each table by itself; least favourable is {worst!r}: " if len(found) > 1 else f"table {worst!r} alone: "
         return replace(found[worst], entry=self, reason=of + found[worst].reason)
 
     def _standing(self, verdict: Verdict) -> tuple[bool, float]:

@@ -160,7 +160,7 @@ class JointLevels:
                 if lacking:
                     raise UnsupportedError(
                         f"generalize_jointly: {lacking:,} records of {name!r} have a value in {column!r} that its "
-                        "hierarchy lacks, and no record goes alone here; add the values, or write `unknown: root`"
+                        "hierarchy lacks, and single records are not removed here; add them, or write `unknown: root`"
                     )
                 raw = LevelsColumn(name, column, hierarchy, histogram.values, codes, np.zeros(0, np.int64))
                 counts = raw.leaves(codes, np.asarray(histogram.counts, dtype=np.int64))
@@ -195,7 +195,7 @@ class JointLevels:
         return found
 
     def bound(self, levels: Levels) -> float:
-        """The loss of a vector with everybody kept: it loses no less when persons go."""
+        """The loss of a vector with everyone kept: it loses no less when persons go."""
         losses = {}
         for table, places in self._places.items():
             own = tuple(levels[at] for at in places)
@@ -359,7 +359,7 @@ class GeneralizeJointly(SetStage):
         All vectors, or a walk from the finest one up, which ends at one that meets the guarantees and claims no
         optimum.
     suppress_at_most : float
-        Share of the persons, in [0, 1], that may go with all their rows; by default nobody.
+        Share of the persons, in [0, 1], that may go with all their rows; by default no one.
 
     Raises
     ------
@@ -368,7 +368,7 @@ class GeneralizeJointly(SetStage):
 
     Notes
     -----
-    Columns are the quasi-identifiers with a hierarchy that the stages of their table left as they are. The loss is
+    Columns are the quasi-identifiers with a hierarchy that the stages of their table left unchanged. The loss is
     that of `generalize` for each table, suppressed rows and all, as a mean weighted by cells. Under
     `joint_k_anonymity` alone, levels that fail rule out all finer ones; under other guarantees every vector that
     would lose less than the best is looked at.
@@ -436,7 +436,7 @@ class GeneralizeJointly(SetStage):
         search = JointLevels.of(tables.related, tables.demanded(self.name()), tables.contexts, census, allowed)
         if not search.columns:
             raise UsageError(
-                f"{self.name()}: no table has a quasi-identifier with a `hierarchy:` that its own stages left as it is"
+                f"{self.name()}: no table has a quasi-identifier with a `hierarchy:` that its own stages left unchanged"
             )
         return search
 

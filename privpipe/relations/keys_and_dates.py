@@ -133,7 +133,7 @@ class ShiftDates(SetStage):
     Notes
     -----
     Intervals between the dates of a person are exact, also between tables. It is the stage `shift_dates` of each table
-    with the person's key in the place of `person_id`; in a table behind another, the person is found by the relations.
+    with the person's key instead of `person_id`; in a table behind another, the person is found by the relations.
     Guarantees and later stages see the dates as they are then.
 
     Examples

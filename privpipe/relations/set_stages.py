@@ -69,7 +69,7 @@ class RelatedSet:
         found = [each for each in self.guarantees if each.binds and each.demanded() is not None]
         if not found:
             raise UsageError(
-                f"{stage}: no joint guarantee decides who has to go; add `joint_k_anonymity` to the set's `guarantees:`"
+                f"{stage}: no joint guarantee decides who is removed; add `joint_k_anonymity` to its `guarantees:`"
             )
         return found
 
@@ -326,7 +326,7 @@ def set_notes(
     unjudged: Mapping[str, Collection[str]],
     released: Mapping[str, Sequence[str]],
 ) -> list[str]:
-    """Thresholds that protect no one, quasi-identifiers that nothing looks at, and what two tables both tell.
+    """Thresholds that protect no one, quasi-identifiers that nothing uses, and columns that two tables share.
 
     Parameters
     ----------

@@ -175,10 +175,10 @@ class JudgedRow:
     observed, asked : Any
         Plain JSON; observed None where it is withheld or was not to be had.
     few : bool
-        Whether the figure rests on too few records to be shown.
+        Whether the figure is based on too few records to be shown.
     direction : {"at_least", "at_most", "below"}
     margin : float or None
-        How far the figure is on the good side of what is asked; negative where it is not met.
+        The margin between the figure and the threshold; negative if it is not met.
     outcome : str
         ``pass``, ``fail``, ``error`` or ``measured``.
     warns : bool
@@ -217,7 +217,7 @@ def judged_row(row: Mapping[str, Any], records: int, least: int) -> JudgedRow:
     records : int
         Of the table that was judged.
     least : int
-        Records that a figure must rest on.
+        Records that a figure must be based on.
 
     Examples
     --------

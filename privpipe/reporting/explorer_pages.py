@@ -41,7 +41,7 @@ class ShownSetting:
     risk, loss : float or None
         None where they were not to be had; a figure of few records counts as the most that they could be.
     few_risk, few_loss : bool
-        Whether they rest on too few records to be shown.
+        Whether they are based on too few records to be shown.
     suppressed : int or None
     few_suppressed : bool
     unbeaten, current : bool
@@ -80,7 +80,7 @@ class ExplorerData:
     name : str
         Of the policy.
     threshold : int
-        Records that a figure must rest on.
+        Records that a figure must be based on.
     settings : tuple of ShownSetting
     risk, loss : tuple of str
         The figures that risk and loss are means of.

@@ -193,7 +193,7 @@ COMPARED = _listed(
 )
 JUDGED_MORE = {
     "compared": COMPARED,
-    "table": {**TEXT, "description": "which of related tables was judged alone; missing: all of them together"},
+    "table": {**TEXT, "description": "which of related tables was judged by itself; missing: all of them together"},
 }
 GUARANTEE = _object(
     {
@@ -284,7 +284,7 @@ OUTPUTS: Mapping[str, Mapping[str, Any]] = {
             "files": _listed(_object({"name": TEXT, "bytes": COUNT})),
         },
         {**LOSSES, **WHOLE},
-        "release --dry-run: the same, with what would have been published; of a refusal the verdict alone",
+        "release --dry-run: the same, with what would have been published; of a refusal only the verdict",
     ),
     "plan": _object(
         {

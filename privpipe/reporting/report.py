@@ -93,11 +93,11 @@ def lost_rows(table: Mapping[str, Any], *, exact: bool = True) -> list[tuple[str
 
 
 def lost_text(table: Mapping[str, Any]) -> str:
-    """What the figures rest on, in a sentence."""
+    """What the figures are based on, in a sentence."""
     if table.get("withheld"):
         return "A model of the policy forbids counts of the source: nothing is compared with it."
     if table.get("records") is None:
-        return "Released records cannot be paired with those of the source: labels alone are compared."
+        return "Released records cannot be paired with those of the source: only labels are compared."
     of = "all" if table.get("whole", True) else "a sample"
     return (
         f"Shares and losses are of {of} of the released records compared with their originals ({table['records']:,}). "
@@ -162,8 +162,8 @@ FOOT = (
 
 
 CRITERIA = (
-    "Singling out, linkability and inference. Attacks give lower bounds and a pass is no certificate: the controller "
-    "decides case by case, for each release."
+    "Singling out, linkability and inference. Attacks give lower bounds and a pass is not a certificate: the "
+    "controller decides case by case, for each release."
 )
 
 
@@ -446,7 +446,7 @@ def report(
     tried: Mapping[str, Any] | str | os.PathLike[str] | None = None,
     sign_off: Mapping[str, Any] | None = None,
 ) -> str:
-    """A report of a finished run, from its documents alone, never from the data.
+    """A report of a finished run, only from its documents, never from the data.
 
     HTML is the officer's report: one page without scripts, in the edition of the documents. Markdown is a short text.
 
@@ -471,7 +471,7 @@ def report(
     Returns
     -------
     str
-        What rests on few records is shown as such.
+        Figures based on few records are shown as such.
 
     Raises
     ------
@@ -484,7 +484,7 @@ def report(
     --------
     >>> report("nowhere")
     Traceback (most recent call last):
-    privpipe.errors.UsageError: 'nowhere' is no finished run: ...
+    privpipe.errors.UsageError: 'nowhere' is not a finished run: ...
     """
     form = _form(format, out)
     language_of(lang, {})

@@ -317,7 +317,7 @@ def _entry(text: str) -> str:
 
 
 def compare_runs(left: RunDocuments, right: RunDocuments) -> RunComparison:
-    """The figures of two runs, entry by entry; entries that one of them lacks are listed alone.
+    """The figures of two runs, entry by entry; entries that one of them lacks are listed by themselves.
 
     Examples
     --------

@@ -25,7 +25,7 @@ LARGEST = 1e300
 
 
 def text(value: Any) -> str:
-    return "" if isinstance(value, str) else " is no text"
+    return "" if isinstance(value, str) else " is not text"
 
 
 def flag(value: Any) -> str:
@@ -34,7 +34,7 @@ def flag(value: Any) -> str:
 
 def count(value: Any) -> str:
     counts = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
-    return "" if counts else " is no number of things"
+    return "" if counts else " is not a number of things"
 
 
 def anything(value: Any) -> str:
@@ -45,14 +45,14 @@ def anything(value: Any) -> str:
         if isinstance(each, Mapping | list):
             left.extend(each.values() if isinstance(each, Mapping) else each)
         elif isinstance(each, float) and not math.isfinite(each):
-            return " is no finite number" if each is value else " holds what is no finite number"
+            return " is not a finite number" if each is value else " holds what is not a finite number"
         elif isinstance(each, int) and abs(each) > LARGEST:
             return f" {'is' if each is value else 'holds'} a number beyond {LARGEST:g}"
     return ""
 
 
 def number(value: Any) -> str:
-    return anything(value) if isinstance(value, int | float) and not isinstance(value, bool) else " is no number"
+    return anything(value) if isinstance(value, int | float) and not isinstance(value, bool) else " is not a number"
 
 
 PLAIN = (text, flag, count, anything, number)
@@ -65,7 +65,7 @@ def optional(shape: Shape) -> Shape:
 def listed(shape: Shape) -> Shape:
     def check(value: Any) -> str:
         if not isinstance(value, list):
-            return " is no list"
+            return " is not a list"
         wrong = ((at, shape(item)) for at, item in enumerate(value))
         return next((f"[{at}]{problem}" for at, problem in wrong if problem), "")
 
@@ -75,7 +75,7 @@ def listed(shape: Shape) -> Shape:
 def mapping(shape: Shape) -> Shape:
     def check(value: Any) -> str:
         if not isinstance(value, Mapping):
-            return " is no mapping"
+            return " is not a mapping"
         wrong = ((name, shape(item)) for name, item in value.items())
         return next((f".{name}{problem}" for name, problem in wrong if problem), "")
 
@@ -90,7 +90,7 @@ def document(required: Mapping[str, Shape], known: Mapping[str, Shape]) -> Shape
 
     def check(value: Any) -> str:
         if not isinstance(value, Mapping):
-            return " is no mapping"
+            return " is not a mapping"
         missing = [name for name in required if name not in value]
         if missing:
             return f".{missing[0]} is missing"
@@ -112,7 +112,7 @@ def where(kind: type, shape: Shape) -> Shape:
 
 
 def word(*known: str) -> Shape:
-    return lambda value: "" if value in known and isinstance(value, str) else f" is none of {', '.join(known)}"
+    return lambda value: "" if value in known and isinstance(value, str) else f" is not one of {', '.join(known)}"
 
 
 def _detail(value: Mapping[str, Any]) -> str:
@@ -145,8 +145,8 @@ def _ends(line: Mapping[str, Any]) -> str:
     try:
         ends = [float(end) for end in str(line["label"]).partition(":")[::2] if end]
     except ValueError:
-        return ".label is no interval"
-    return "" if all(map(math.isfinite, ends)) else ".label is no interval"
+        return ".label is not an interval"
+    return "" if all(map(math.isfinite, ends)) else ".label is not an interval"
 
 
 def _of_classes(figures: Mapping[str, Any]) -> str:
@@ -338,7 +338,7 @@ def _unwritten(found: Any) -> str:
             return " is nested too deeply"
         held = [each for each in layer if isinstance(each, Mapping | list)]
         if not all(map(_is_unicode, chain(layer, *(each for each in held if isinstance(each, Mapping))))):
-            return " holds a text that is no Unicode"
+            return " holds a text that is not Unicode"
         layer = [item for each in held for item in (each.values() if isinstance(each, Mapping) else each)]
         depth += 1
     return ""
@@ -358,9 +358,9 @@ def misshapen(found: Any, shape: Shape) -> str:
     Examples
     --------
     >>> misshapen({"guarantees": [], "measures": [{"name": "k_anonymity", "parameters": 3}]}, VERDICT)
-    'measures[0].parameters is no mapping'
+    'measures[0].parameters is not a mapping'
     >>> misshapen({"guarantees": [], "measures": []}, VERDICT), misshapen([], MANIFEST)
-    ('', 'it is no mapping')
+    ('', 'it is not a mapping')
     """
     wrong = escaped(_unwritten(found) or shape(found))
     return wrong.removeprefix(".") if wrong.startswith((".", "[")) else f"it{wrong}" if wrong else ""
@@ -443,8 +443,8 @@ class RunDocuments:
         homes = [home for home in possible if (home / "verdict.json").is_file()]
         if not homes:
             raise UsageError(
-                f"{path!r} is no finished run: it has no {HOME}/verdict.json; name the folder of a release, the folder "
-                "of a private record or of a run that waits, or the verdict file of a run"
+                f"{path!r} is not a finished run: it has no {HOME}/verdict.json; name the folder of a release, the "
+                "folder of a private record or of a run that waits, or the verdict file of a run"
             )
         home = homes[0]
         found = {
@@ -461,9 +461,9 @@ def _document(file: Path, path: str) -> Mapping[str, Any]:
     except OSError as error:
         raise UsageError(f"{file.name} of {path!r} cannot be read ({error.strerror})") from None
     except (ValueError, RecursionError):  # whatever is malformed was not written by a run
-        raise UsageError(f"{file.name} of {path!r} cannot be read: it is no JSON, or damaged") from None
+        raise UsageError(f"{file.name} of {path!r} cannot be read: it is not JSON, or damaged") from None
     wrong = misshapen(found, SHAPES.get(file.name, VERDICT))
     if wrong:
-        raise UsageError(f"{file.name} of {path!r} is no document of a run, or damaged: {wrong}")
+        raise UsageError(f"{file.name} of {path!r} is not a document of a run, or damaged: {wrong}")
     document: Mapping[str, Any] = found
     return document

@@ -56,7 +56,7 @@ def compare(
     ======================================  ==================================================================
     `compare(run, run)`                     two releases, by their folders, private records or results
     `compare(frame, [policy, policy])`      each policy over one table
-    `compare(frame, [stage, stage],         each stage (or list of stages) in the place of the policy's
+    `compare(frame, [stage, stage],         each stage (or list of stages) instead of the policy's
     policy=...)`
     `compare(frame, policy=..., grid=...)`  each combination of values at places of the policy
     ======================================  ==================================================================
@@ -158,7 +158,7 @@ def _policy(given: Any) -> Policy:
     if isinstance(given, Policy):
         return given
     if not isinstance(given, Mapping | str | os.PathLike):
-        raise UsageError(f"compare: {type(given).__name__} is no policy, stage or list of stages")
+        raise UsageError(f"compare: {type(given).__name__} is not a policy, stage or list of stages")
     return Policy.from_dict(given) if isinstance(given, Mapping) else Policy.load(given)
 
 

@@ -153,7 +153,7 @@ def _lake_spec(source: Source) -> SourceSpec:
 
 
 def held_staged(engine: Engine, staged: Staged) -> tuple[Staged, Held]:
-    """The released table as it is judged and returned, and how to free it."""
+    """The table that is judged and returned, and how to free it."""
     held = engine.frames.hold_table(staged.table if staged.counted is None else staged.counted)
     if staged.counted is None:
         return replace(staged, table=held.rows), held

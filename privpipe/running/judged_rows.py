@@ -210,7 +210,7 @@ def recoveries_of_source(engine: Engine, staged: Staged, sample: PairedSample | 
 
 
 def without_notes(staged: Staged) -> Staged:
-    """The same table, judged by its guarantees alone."""
+    """The same table, judged only by its guarantees."""
     return replace(staged, rules=replace(staged.rules, gate=replace(staged.rules.gate, notes=False)))
 
 

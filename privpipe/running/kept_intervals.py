@@ -36,7 +36,7 @@ def write_intervals(policy: Policy, data: Any, judged: Assessment, path: str, or
     judged : Assessment
         What `validate_tables` said, for the page.
     path : str
-        A new file, CSV, or HTML for the internal edition of the page; readable by its owner alone.
+        A new file, CSV, or HTML for the internal edition of the page; readable only by its owner.
 
     Returns
     -------

@@ -54,7 +54,7 @@ def write_record_risks(policy: Policy, path: str, *, engine: str | None = None) 
     policy : Policy
         With a `record_id`, and an entry with figures of single records.
     path : str
-        A new file, CSV or Parquet by its name, outside the release; readable by its owner alone.
+        A new file, CSV or Parquet by its name, outside the release; readable only by its owner.
     engine : str, optional
         Default: the policy's.
 
@@ -76,7 +76,7 @@ def write_record_risks(policy: Policy, path: str, *, engine: str | None = None) 
         raise UsageError(f"--show-records takes a file named {' or '.join(FORMATS)}, got {target.name!r}")
     sink = Path(policy.sink.target(policy.base_dir)).absolute() if policy.sink and policy.sink.is_folder else None
     if sink is not None and (sink in target.parents or sink == target or sink.resolve() in target.resolve().parents):
-        raise UsageError("--show-records: the risks of single records must not lie in the release; name another place")
+        raise UsageError("--show-records: the risks of single records must not be in the release; name another place")
     if target.exists():
         raise UsageError(f"--show-records: {target.name!r} exists already; nothing was overwritten")
     name = engine or policy.engine
@@ -111,7 +111,7 @@ def published_rows(before: Iterable[Row], last: Row) -> list[dict[str, Any]]:
 
 
 def refused_runs(home: Path | None) -> Iterator[dict[str, Any]]:
-    """Runs whose private record is a verdict alone."""
+    """Runs whose private record is only a verdict."""
     for path in sorted(home.glob("*/verdict.json")) if home is not None else ():
         if not RUN.fullmatch(path.parent.name) or (path.parent / "manifest.json").exists():
             continue

@@ -138,7 +138,7 @@ class Plan:
     policy : Policy or None
         The policy itself; not part of the JSON.
     lost : LossTable or None
-        What each column loses by it, where the table it was made of is at hand; not part of the JSON either.
+        What each column loses by it, if the table it was made of is available; not part of the JSON either.
     """
 
     policy_digest: str
@@ -224,7 +224,7 @@ class Plan:
         return html_tables("Plan", stages, Table(rows=about), notes=["What else was learnt is private: `to_json`."])
 
     def public_dict(self) -> dict[str, Any]:
-        """The public edition: methods, parameters, and of each stage's detail what its transformer says is public."""
+        """The public edition: methods, parameters, and of each stage's detail what its transformer makes public."""
         stages = [stage.public() for stage in self.stages]
         return {
             "plan_version": self.version,
@@ -339,7 +339,7 @@ class Plan:
 def _table_fields(own: Mapping[str, Any]) -> dict[str, Any]:
     """What a document holds of one of related tables."""
     if not isinstance(own["stages"], int) or own["stages"] < 0:
-        raise TypeError("a number of stages that is none")
+        raise TypeError("an invalid number of stages")
     return {
         "records": int(own["records"]),
         "source": str(own["source"]),

@@ -77,14 +77,16 @@ def verified_manifest(folder: Path, name: str) -> dict[str, Any]:
     """
     home = folder / METADATA
     if not (home / "manifest.json").is_file():
-        raise DataError(f"{name!r} is no release of privpipe: it has no {METADATA}/manifest.json; give the sink's path")
+        raise DataError(
+            f"{name!r} is not a release of privpipe: it has no {METADATA}/manifest.json; give the path of the sink"
+        )
     try:
         manifest, verdict = (_read(home / f"{each}.json") for each in ("manifest", "verdict"))
         wrong = _other_files(folder, manifest)
         if not all(isinstance(name, str) for name in manifest["output"]["columns"]):
             wrong = "its columns have no names"
         if not isinstance(manifest["policy"].get("sink") or {}, dict):
-            wrong = "its policy is none"
+            wrong = "its policy is not valid"
         if verdict["run_id"] != manifest["run_id"] or verdict["plan_hash"] != manifest["plan_hash"]:
             wrong = "the verdict is of another run"
         elif verdict["passed"] is not True:
@@ -192,7 +194,7 @@ def fetch(url: str | os.PathLike[str], to: str | os.PathLike[str]) -> FetchedRel
     --------
     >>> fetch("nowhere", "copy")
     Traceback (most recent call last):
-    privpipe.errors.DataError: nothing lies at 'nowhere'; check the path
+    privpipe.errors.DataError: nothing is at 'nowhere'; check the path
     """
     with scratch_folder("fetch") as scratch:
         folder, manifest = _copied(os.fspath(url), scratch)
@@ -204,7 +206,7 @@ def fetch(url: str | os.PathLike[str], to: str | os.PathLike[str]) -> FetchedRel
             if current is not None and PurePath(current).name == run_id:
                 return FetchedRelease(path, run_id, files, changed=False)
             if "/" in run_id or run_id in ("", ".", ".."):
-                raise DataError(f"the manifest at {os.fspath(url)!r} names a run by what is no name")
+                raise DataError(f"the manifest at {os.fspath(url)!r} names a run by what is not a name")
             with sink_faults(path):
                 shutil.copytree(folder, place.stage(run_id), dirs_exist_ok=True, copy_function=shutil.copyfile)
             verified_manifest(place.rows(run_id), os.fspath(url))
@@ -252,7 +254,7 @@ def read_release(
     --------
     >>> read_release("nowhere")
     Traceback (most recent call last):
-    privpipe.errors.DataError: nothing lies at 'nowhere'; check the path
+    privpipe.errors.DataError: nothing is at 'nowhere'; check the path
     """
     if frame not in get_args(FrameKind):
         raise UsageError(f"frame must be one of {', '.join(get_args(FrameKind))}, got {frame!r}")
@@ -315,7 +317,7 @@ def _release(url: str) -> str:
     if "://" not in url or url.startswith("file://"):
         path = url.removeprefix("file://")
         if not os.path.isdir(path):
-            raise DataError(f"nothing lies at {path!r}; check the path")
+            raise DataError(f"nothing is at {path!r}; check the path")
         if not os.path.isfile(os.path.join(path, POINTER)):
             return os.path.realpath(path)
         found = release_of(opened_store(f"file://{os.path.abspath(path)}"))

@@ -54,7 +54,7 @@ __all__ = ["apply_related", "assess", "assess_related", "check", "validate_relat
 
 
 NOTHING = Policy.of_fields(name="related tables", columns={}, guarantees=())
-REFUSED = "The tables are not to be used together as they are."
+REFUSED = "Do not use the tables together as they are."
 
 
 @bordered
@@ -68,7 +68,7 @@ def assess(
     orphans: Orphans = "refuse",
     engine: Any = None,
 ) -> Assessment:
-    """Judge related tables together, as they are to leave.
+    """Judge related tables together, as they will be published.
 
     Parameters
     ----------

@@ -292,7 +292,7 @@ class Remembering:
         path = Path(named.path)
         local = self.place if isinstance(self.place, LocalTarget) else None
         if local is not None and ({local.path, local.state} & {path.absolute(), *path.absolute().parents}):
-            raise UsageError("the ledger lies inside the sink and would be published with it")
+            raise UsageError("the ledger is inside the sink and would be published with it")
         place = self.place if self.place is not None else self._own_sink()
         ledger = Ledger(path, named.key, named.normalise, place, reading=self.reading or self.place is None)
         self._ledger = ledger.__enter__()
@@ -376,7 +376,7 @@ class Remembering:
         return TableHistory(current=history.current, earlier=history.earlier)
 
     def remember_tables(self, tables: Mapping[str, Table]) -> None:
-        """What the tables show, as they are to leave."""
+        """What the tables show, as they will be published."""
         from privpipe.tables.table_history import remembered
 
         if self._current is not None and self._current.tables is not None:

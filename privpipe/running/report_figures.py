@@ -54,7 +54,7 @@ PERTURBING = ("perturbative", "synthetic")
 
 
 def least_shown(policy: Policy) -> int:
-    """Records that a figure of a report must rest on: as the policy says, else its largest k, and never below 5.
+    """Records that a figure of a report must be based on: by the policy, else its largest k, and never below 5.
 
     Examples
     --------
@@ -68,7 +68,7 @@ def least_shown(policy: Policy) -> int:
 
 
 def least_records(context: RunContext, original: Any) -> int:
-    """Records that a figure of a report must rest on, so that it rests on `least_shown` persons where there are any.
+    """Records that a figure of a report must be based on, so that it covers `least_shown` persons if there are any.
 
     Of so many times the records of the person who has most, whatever the figure counts. Under a model that forbids
     counts of the source that number is not looked up: no figure of the source is shown then.
@@ -130,7 +130,7 @@ def count_original_classes(context: RunContext, staged: Staged) -> None:
 
 
 def earlier_run(home: Path, current: str | None) -> dict[str, Any] | None:
-    """What the record of the published release says; None where there is none, or it cannot be read.
+    """The record of the published release; None if there is none, or it cannot be read.
 
     Parameters
     ----------
@@ -322,7 +322,7 @@ Documents = Mapping[str, Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class RunReport:
-    """What a run writes for people; nothing where its policy says so, or where nothing is kept.
+    """What a run writes for people; nothing if its policy disables it, or if nothing is kept.
 
     Parameters
     ----------
@@ -350,7 +350,7 @@ class RunReport:
         return self._page(documents, self.documents.get("report", {})) if self.wanted else None
 
     def public_page(self, documents: Documents) -> str | None:
-        """The public edition, of the public documents alone."""
+        """The public edition, made only from the public documents."""
         return self._page(documents, {}) if self.wanted else None
 
     def waiting_page(self, documents: Documents, request: Mapping[str, Any], folder: str) -> str | None:

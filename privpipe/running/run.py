@@ -87,7 +87,7 @@ log = logging.getLogger("privpipe.release")
 Documents = Mapping[str, Mapping[str, Any]]
 Stamps = Mapping[str, Stamp]
 DRY_RUN = "dry-run"
-NOTHING_TO_PUBLISH = "nothing was published, and what was published before stays as it is."
+NOTHING_TO_PUBLISH = "nothing was published, and what was published before stays unchanged."
 STEPS = ("scan", "stage", "write", "judge", "publish", "judge again", "done")
 """What `progress` is called with, in this order (before each step)."""
 LEDGER_OPEN = (

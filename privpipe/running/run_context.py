@@ -69,11 +69,11 @@ Progress = Callable[[str], None]
 
 
 def no_progress(step: str) -> None:
-    """Receives a step, and no one watches."""
+    """Receives a step and ignores it."""
 
 
 def seed_of(policy: Policy) -> Seed:
-    """The policy's seed; one of the system where it names none."""
+    """The policy's seed; one drawn by the system if it names none."""
     return policy.seed.resolve() if policy.seed else Seed.from_os()
 
 
@@ -109,7 +109,7 @@ class RunContext:
 
 @dataclass(frozen=True, kw_only=True)
 class Course:
-    """How far a run goes, and where it begins.
+    """Where a run begins and ends.
 
     Parameters
     ----------
@@ -181,7 +181,7 @@ def is_path(data: Any) -> bool:
 
 
 class OpenedEngine:
-    """The engine asked for: one given stays open, one named is opened and closed.
+    """The requested engine: a given one stays open, a named one is opened and closed.
 
     A DuckDB connection represents the embedded engine under its limits: frames and tables are read through it, and the
     work is done in a database of our own, so that nothing of the caller's changes.
@@ -258,7 +258,7 @@ def scanned(engine: Engine, source: Source) -> Any:
 
 
 def named(source: Source, read: Callable[[], Read]) -> Read:
-    """What is read of a source; a `DataError` has the source's own name in front where its message lacks it."""
+    """What is read from a source; a `DataError` gets the source's name as prefix if its message lacks it."""
     try:
         return read()
     except DataError as error:
@@ -270,19 +270,19 @@ def named(source: Source, read: Callable[[], Read]) -> Read:
 
 
 def run_columns(names: Sequence[str], policy: Policy) -> list[str]:
-    """The columns of a source that a run looks at: without those that the policy does not name, where it drops them."""
+    """The columns of a source that a run reads: without those that the policy does not name, if it drops them."""
     return [name for name in names if policy.undeclared != "drop" or name in policy.columns]
 
 
 def without_others(engine: Engine, table: Any, policy: Policy) -> Any:
-    """The table of a source with these columns alone."""
+    """The table of a source with only these columns."""
     names = list(table.schema.names)
     kept = run_columns(names, policy)
     return table if kept == names or not kept else engine.select(table, kept)
 
 
 def left_out_notes(policy: Policy, **sources: Source | None) -> tuple[str, ...]:
-    """What is in the folders of sources and is not read, one note per source by its part in the run."""
+    """Files in the folders of sources that are not read, one note per source by its part in the run."""
     if policy.population is not None:
         sources = {**sources, "population": policy.population.to_source({}, policy.base_dir)}
     found = {part: left_out(source) for part, source in sources.items() if source is not None}
@@ -290,7 +290,7 @@ def left_out_notes(policy: Policy, **sources: Source | None) -> tuple[str, ...]:
 
 
 def unjudged_notes(source: Source) -> tuple[str, ...]:
-    """How many files readers get with a finished table that are not judged, in a note; none where there are none."""
+    """A note on how many unjudged files readers get with a finished table; none if there are none."""
     found = unjudged_files(source)
     return (unjudged_note(found),) if found else ()
 
@@ -403,7 +403,7 @@ def _paths_beside(policy: Policy) -> dict[str, str]:
 
 
 def _version(path: str) -> int | None:
-    """The version that a Delta table has now; None of what is none, or is read by what is not installed."""
+    """The current version of a Delta table; None for anything else, or if its reader is not installed."""
     try:
         return pinned(Source(data=path)).version
     except PrivpipeError:
@@ -463,7 +463,7 @@ def _needed_columns(policy: Policy) -> tuple[str, ...]:
 
 
 def require_there(engine: Engine, policy: Policy) -> None:
-    """Refuse a population whose file cannot be read, also where nothing reads it; one elsewhere is not asked for.
+    """Refuse a population whose file cannot be read, even if nothing uses it; one that is not in a file is not checked.
 
     Raises
     ------
@@ -501,7 +501,7 @@ def population_beside(engine: Engine, policy: Policy, table: Any) -> Any:
 
 
 def raw_population(engine: Engine, policy: Policy, table: Any) -> Any:
-    """The population that stages look at in addition to the source.
+    """The population that stages use in addition to the source.
 
     None where it is generalized already, and where no stage suppresses for a guarantee that compares with it or makes
     labels that cover it.
@@ -523,7 +523,7 @@ def raw_population(engine: Engine, policy: Policy, table: Any) -> Any:
 
 
 def finished_population(engine: Engine, policy: Policy, table: Any, *, finished: bool) -> Any:
-    """The population to judge a table by that no run of ours has just made.
+    """The population for judging a table that this run did not make.
 
     Raises
     ------

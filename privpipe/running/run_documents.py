@@ -432,7 +432,7 @@ def require_publishable_seed(policy: Policy) -> None:
 
 
 def seed_notes(policy: Policy) -> tuple[str, ...]:
-    """That the seed is insecure; a verdict says so first."""
+    """A note that the seed is insecure; it is the first of a verdict."""
     return (INSECURE,) if _is_insecure(policy) else ()
 
 

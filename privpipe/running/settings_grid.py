@@ -252,7 +252,7 @@ def read_grid(path: Path) -> dict[str, list[Any]]:
             raise UsageError(f"grid: {place}: give a list of values, at least one")
     points = math.prod(len(values) for values in document.values())
     if points > MOST_POINTS:
-        raise UsageError(f"the grid has {points:,} points, {MOST_POINTS:,} are run at the most; give shorter lists")
+        raise UsageError(f"the grid has {points:,} points, {MOST_POINTS:,} are run at most; give shorter lists")
     return document
 
 

@@ -296,7 +296,7 @@ def _stored(source: Source) -> int:
 
 
 def work_of(policy: Policy) -> Work:
-    """What a policy asks for, as far as costs go."""
+    """The work that a policy requires, as far as it costs."""
     laid, searches, unmeasured = 0, [], []
     for at, stage in enumerate(policy.transform):
         place = policy.place_of(at)

@@ -66,9 +66,9 @@ class Staged:
     run : RunKey
         Gives the order of attacks and, with the plan, that of released rows.
     notes : tuple of str
-        What its verdict must say in addition.
+        Additional notes for its verdict.
     source_notes : tuple of str
-        What the run itself has to say of the source; for private records alone.
+        Notes of the run itself on the source; only for private records.
     types : mapping of column to pyarrow.DataType
         Types of the source in which columns are written.
     noise : tuple of NoiseStage
@@ -137,7 +137,7 @@ def run_stages(
     """
     engine, policy, seed = context.engine, context.policy, context.seed
     records = engine.count(original) if records is None else records
-    empty = not records and source != ""  # a frame that stays unlooked at has neither
+    empty = not records and source != ""  # a frame that stays unexamined has neither
     if plan is not None and len(plan.stages) != len(policy.transform):
         raise UsageError(f"the plan has {len(plan.stages)} stages, the policy {len(policy.transform)}")
     source = fingerprint(engine, original, seed) if source is None else source

@@ -1,7 +1,7 @@
 """The batches of a stream: each is released together with the rows held back before it, and counted exactly once.
 ::
 
-    .visits.privpipe/stream/      the state of one stream, readable by its owner alone
+    .visits.privpipe/stream/      the state of one stream, readable only by its owner
         state.json                what was taken from which query, and the batch whose release is under way
         rows/00000000000000000000/part-00000.parquet     a batch that is held back
         staged/                   a batch that is being written
@@ -175,7 +175,7 @@ class StreamBatches:
         if sink is None or sink.mode != "append":
             raise UsageError(
                 "release_batches: batches join those before them, so the policy needs a sink with `mode: append`, a "
-                "Delta table (`format: delta`) or an Iceberg table; in `replace` a batch would take the place of the "
+                "Delta table (`format: delta`) or an Iceberg table; in `replace` a batch would replace the "
                 "released rows, in `replace_partition` late rows that of their partition"
             )
         with self._sink() as place:

@@ -255,7 +255,7 @@ def run_stage(stage: TableStage, tables: Any, options: Mapping[str, Any]) -> Any
 
 @bordered
 def check_tables(tables: Any, guarantees: Any, options: Mapping[str, Any]) -> Assessment:
-    """The verdict of guarantees on tables as they are to leave; raises where one does not hold.
+    """The verdict of guarantees on tables as they will be published; raises if one does not hold.
 
     Parameters
     ----------
@@ -294,13 +294,13 @@ def audit(
     lower: int | None = 0,
     prior: float | str | None = None,
 ) -> Any:
-    """What an attacker can say of each blank cell of finished tables: its exact interval.
+    """What an attacker can infer about each blank cell of finished tables: its exact interval.
 
     Parameters
     ----------
     tables : frame or path, or a list of them
         In long form, one row per cell; a figure is blank where it is null, or where a column ``<response>_status`` or
-        ``status`` says ``c``, ``suppressed``, ``primary`` or ``secondary``. Cells of several tables with the same
+        ``status`` is ``c``, ``suppressed``, ``primary`` or ``secondary``. Cells of several tables with the same
         labels are one cell.
     dims : list of columns, or mapping of column to the parent of each label; of several tables a list of these
         In a list of columns, or where the parents are None, every label is below `total`.
@@ -315,13 +315,13 @@ def audit(
     lower : int or None
         The least that a blank figure can be; None: no bound.
     prior : number, optional
-        Percent to which the attacker knows each blank figure beforehand.
+        Percent to which the attacker already knows each blank figure.
 
     Returns
     -------
     frame
         Of the kind of the first table: of each blank cell the labels, `low` and `high` (null: no bound), for counts
-        `integer_low` and `integer_high`, `recomputable` (by sums and differences alone) and `exact` (one value left).
+        `integer_low` and `integer_high`, `recomputable` (only by sums and differences) and `exact` (one value left).
 
     Raises
     ------
@@ -395,7 +395,7 @@ def table_set(tables: Any, options: Mapping[str, Any]) -> TableSet:
     joint = next(iter(joints.values()))
     if len(joints) > 1 or (joint is None and needs_joint([table.aggregated.spec for table in named.values()])):
         raise UsageError(
-            "the tables were counted apart, so nothing shows how their populations lie in one another; make them with "
+            "the tables were counted apart, so nothing shows how their populations are nested; make them with "
             "one `Aggregate(tables=...)`"
         )
     return TableSet(

@@ -75,7 +75,7 @@ def require_ledger_apart(policy: Policy) -> None:
             ledger = os.path.realpath(stage.ledger)
             if os.path.commonpath([target, ledger]) == target:
                 raise UsageError(
-                    "private_table: the ledger lies inside the sink, and would be published and replaced with it; name "
+                    "private_table: the ledger is inside the sink, and would be published and replaced with it; name "
                     "a folder apart from it"
                 )
 
@@ -200,7 +200,7 @@ def aggregated(context: RunContext, staged: Staged, memory: Remembering | None =
 
 
 def tables_of(context: RunContext, staged: Staged, memory: Remembering | None = None) -> TableSet:
-    """The tables as they are to leave, after all stages."""
+    """The tables as they will be published, after all stages."""
     tables = aggregated(context, staged, memory)
     for stage in () if context.policy.tables is None else context.policy.tables.stages:
         context.progress(stage.name())
@@ -212,7 +212,7 @@ def tables_of(context: RunContext, staged: Staged, memory: Remembering | None = 
 
 
 def judge_tables(context: RunContext, tables: TableSet, memory: Remembering | None = None) -> Assessment:
-    """The verdict of every guarantee on tables as they are to leave."""
+    """The verdict of every guarantee on tables as they will be published."""
     policy = context.policy
     asked = () if policy.tables is None else policy.tables.guarantees
     require_judged(tables)

@@ -1,4 +1,4 @@
-"""Finished tables of anybody, judged by a policy's guarantees on cells."""
+"""Finished tables of anyone, judged by a policy's guarantees on cells."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ ROUNDED_COUNTS = "counts are rounded, so contributors are not known; give the or
 NO_CONTRIBUTORS = "the counts are weighted, or none is published: contributors are not known; give the original."
 ONLY_BLANKS = "without the true figures only blank cells could be judged; give the original"
 APART = (
-    "tables with other dimensions or populations were compared cell by cell; how else their populations lie in one "
+    "tables with other dimensions or populations were compared cell by cell; how else their populations are in one "
     "another was not judged: release them by the policy"
 )
 
@@ -141,7 +141,7 @@ class FinishedTables:
         return found
 
     def notes(self) -> Iterator[str]:
-        """What a verdict must say of the tables."""
+        """Notes of a verdict on the tables."""
         if self.known is None:
             yield ONLY_BLANKS
         if needs_joint(list(self.specs.values())):
@@ -367,7 +367,7 @@ def _as_read(policy: Policy, name: str, own: FinishedTable, *, rounded: bool, co
         return own
     base = stage.base * 10**own.decimals
     if np.any(own.values % base) and stage.method != "midpoint":
-        raise DataError(f"table {name!r}: figures of {own.response!r} are no multiples of the base of `round_table`")
+        raise DataError(f"table {name!r}: figures of {own.response!r} are not multiples of the base of `round_table`")
     nonnegative = counts or not bool((own.values < 0).any())
     low, high = reader_intervals(own.values, base, stage.method, counts=nonnegative)
     return replace(own, low=low, high=high)
@@ -527,7 +527,7 @@ def _without_empty(finished: FinishedTables, name: str, sums: FinishedTable) -> 
 
 
 def _of_cells(result: AuditResult, cells: LinkedCells) -> AuditResult:
-    """Without what is no cell: distances of inequalities, and cells of which nothing is known."""
+    """Without what is not a cell: distances of inequalities, and cells of which nothing is known."""
     own = result.variables < cells.size
     return replace(result, kinds=np.where(own, result.kinds, Kind.HOLDS))
 

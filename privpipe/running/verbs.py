@@ -78,7 +78,7 @@ def assess(
     engine : str or Engine, optional
         Default: the engine the frame is native to; for a path, the policy's.
     allow_empty : bool
-        Let a table of suppressed records alone pass.
+        Let a table with only suppressed records pass.
 
     Returns
     -------
@@ -89,7 +89,7 @@ def assess(
     ------
     UsageError, EngineError
     DataError
-        Also where a column has no role, unless the policy says `undeclared: note`.
+        Also if a column has no role, unless the policy has `undeclared: note`.
 
     Notes
     -----
@@ -251,7 +251,7 @@ def release(
         What was written is in a private folder next to the sink until the end. Rows bound for a table of a catalogue
         are judged as Parquet files.
     report : bool
-        False: no report is written, whatever the policy's `report:` says.
+        False: no report is written, whatever the policy's `report:` is.
     resume : str, optional
         The id of a run that waits for its sign-off, or its folder: it is judged again and published as it was approved.
     batch : str, optional
@@ -264,7 +264,7 @@ def release(
     Refused
         A guarantee does not hold; it carries the assessment. Nothing was published.
     SignOffMissing
-        An officer's policy asks for a sign-off. The run is staged and waits in the folder that the error carries.
+        An officer's policy requires a sign-off. The run is staged and waits in the folder named by the error.
     NotWithdrawn
         What was published went wrong and could not be taken back: look at the sink before another run.
 
@@ -327,7 +327,7 @@ def validate(
     Parameters
     ----------
     data : path, frame or mapping
-        The table as it is to leave. A mapping names a state of a Delta or Iceberg table: ``{"path": "visits",
+        The table as it will be published. A mapping names a state of a Delta or Iceberg table: ``{"path": "visits",
         "version": 3}``, ``{"iceberg": "db.visits", "catalog": "lake", "tag": "audited"}``.
     policy : Policy, path or mapping
     original : path, frame or mapping, optional
@@ -335,7 +335,7 @@ def validate(
     align : {"record_id", "position"}
         How records pair with the original.
     format, delimiter : str, optional
-        How a file is written; left out, as its name and the policy say.
+        How a file is written; default: from its name and the policy.
     table : str, optional
         The table of a database, which `data` names as a policy does: a DuckDB or SQLite file, a URL without a password
         or ``postgresql``.

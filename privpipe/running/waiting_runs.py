@@ -140,7 +140,7 @@ def copied(source: Path, target: Path, names: Iterable[str]) -> dict[str, str]:
     for name in names:
         path = target / name
         if not path.resolve().is_relative_to(target.resolve()):
-            raise SignOffMissing("a file of the run lies outside of it; nothing was published")
+            raise SignOffMissing("a file of the run is outside of it; nothing was published")
         private_folder(path.parent)
         digest = hashlib.sha256()
         reading = os.open(source / name, os.O_RDONLY | os.O_NOFOLLOW)
@@ -331,7 +331,7 @@ class HeldRun:
         SignOffMissing
         """
         if not isinstance(folder, Path):
-            raise UnsupportedError("what is read in a table is no file that was approved")
+            raise UnsupportedError("what is read in a table is not a file that was approved")
         data = {name: each for name, each in hashes_below(folder).items() if not name.startswith(f"{METADATA}/")}
         require_files(data, self.statement)
 
@@ -398,7 +398,7 @@ def add_signatures(policy: Policy, place: Target, named: str, files: Iterable[Pa
         try:
             document = json.loads(file.read_bytes())
         except (OSError, ValueError, RecursionError):
-            raise UsageError(f"{str(file)!r} is no signature") from None
+            raise UsageError(f"{str(file)!r} is not a signature") from None
         read_signature(document)
         text = document_text(document)
         name = hashlib.sha256(text.encode()).hexdigest()[:32]
@@ -445,7 +445,7 @@ def read_request(folder: Path) -> Mapping[str, Any]:
             raise ValueError("another version")
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         raise UsageError(
-            f"{str(folder)!r} is no run that waits: name the folder that `privpipe release` printed, or its {REQUEST}"
+            f"{str(folder)!r} is not a waiting run: name the folder that `privpipe release` printed, or its {REQUEST}"
         ) from None
     if folder.is_dir():
         statement, public = request["statement"], _read(folder)[2]

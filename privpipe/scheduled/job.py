@@ -125,7 +125,7 @@ class Job:
             given["keep_out"] = tuple((str(what), str(path)) for what, path in given["keep_out"])
             return cls(**given)
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-            raise UsageError(f"this is no job of a scheduler: {type(error).__name__}") from None
+            raise UsageError(f"this is not a job of a scheduler: {type(error).__name__}") from None
 
 
 Word = Literal[

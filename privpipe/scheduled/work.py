@@ -42,8 +42,8 @@ def require_kept_out(job: Job, policy: Policy) -> None:
         for what, folder in job.keep_out:
             if _inside(place, folder):
                 raise UsageError(
-                    f"{name} {str(place)!r} lies in {what} ({folder!r}): anyone who reads that folder would read it, "
-                    "and the scheduler takes what lies there for its own; name a folder outside"
+                    f"{name} {str(place)!r} is in {what} ({folder!r}): anyone who reads that folder would read it, "
+                    "and the scheduler takes what is there for its own; name a folder outside"
                 )
 
 

@@ -111,7 +111,7 @@ class Participant:
         UsageError
             The nonce served another run.
         DataError
-            Records lie outside the declared dimensions, a figure is out of its bounds, or persons are in several cells.
+            Records are outside the declared dimensions, a figure is out of its bounds, or persons are in several cells.
         Refused
             Less of the budget is left than the run costs; nothing was sent.
         """

@@ -90,7 +90,7 @@ class PublicKey:
         if blob[: len(head)] != head or len(raw) != LENGTH:
             raise UsageError("the public key is damaged: it is not the 32 bytes of an Ed25519 key")
         if raw[:-1] + bytes([raw[-1] & 0x7F]) in SMALL_ORDER:
-            raise UsageError("the public key is a point under which anybody can sign")
+            raise UsageError("the public key is a point under which anyone can sign")
         return cls(raw)
 
     @property
@@ -365,7 +365,7 @@ def read_signature(document: Any) -> Signature:
             raise ValueError("another spelling")
         return found
     except (LookupError, TypeError, ValueError, AttributeError, binascii.Error, UsageError):
-        raise UsageError("this is no signature of a sign-off, or of another version") from None
+        raise UsageError("this is not a signature of a sign-off, or of another version") from None
 
 
 def _moment(text: str) -> datetime:

@@ -90,7 +90,7 @@ class DeltaReleases:
     address : str
         As deltalake takes it.
     mode : {"replace", "append", "replace_partition"}
-        Whether a release takes the place of the rows that are there, joins them or takes the place of its partitions.
+        Whether a release replaces the rows that are there, joins them or replaces its partitions.
     schema : {"same", "evolve"}
         Whether a release may bring columns that the table lacks.
     found : callable
@@ -489,7 +489,7 @@ class DeltaTarget(DeltaTable, LocalTarget):
         above = next((folder for folder in self.path.parents if (folder / LOG).is_dir()), None)
         if above is not None:
             raise SinkError(
-                f"the sink {self.name!r} lies within another Delta table, whose VACUUM would remove it; give it a path "
+                f"the sink {self.name!r} is within another Delta table, whose VACUUM would remove it; give it a path "
                 "of its own"
             )
         if "%" in self.name or "\\" in self.name:

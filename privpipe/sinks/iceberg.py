@@ -79,7 +79,7 @@ class IcebergTarget(WholeReleases):
     home : Path
         The folder in which the work area is.
     mode : {"replace", "append", "replace_partition"}
-        Whether a release takes the place of the rows that are there, joins them or takes the place of its partitions.
+        Whether a release replaces the rows that are there, joins them or replaces its partitions.
     schema : {"same", "evolve"}
         Whether a release may bring columns that the table lacks.
 
@@ -331,7 +331,7 @@ class IcebergTarget(WholeReleases):
         raise SinkError("a table keeps no record of a ledger")
 
     def _replaces(self, place: str) -> bool:
-        """Whether a release takes the place of a file."""
+        """Whether a release replaces a file."""
         return self.mode == "replace" or partition_in(place) in self._batch
 
     @contextmanager

@@ -424,7 +424,7 @@ class Withdrawal:
         The table as it was when the run began.
     run_id : str
     replaces : callable
-        Whether the release took the place of a file.
+        Whether the release replaced a file.
     """
 
     def __init__(self, catalogue: Any, name: str, before: Any, run_id: str, *, replaces: Callable[[str], bool]) -> None:

@@ -97,7 +97,7 @@ class PrivateRecords:
         for seen in seen_by_readers(place):
             if seen == real or seen in real.parents:
                 raise UsageError(
-                    f"records: {str(home)!r} lies where readers of the release look; name a folder that they do not see"
+                    f"records: {str(home)!r} is where readers of the release look; name a folder that they do not see"
                 )
         return cls(home, sink)
 
@@ -263,7 +263,7 @@ class Quarantine:
         return folder
 
     def close(self, folder: Path) -> None:
-        """Have the written files readable by their owner alone, and on the disk."""
+        """Have the written files readable only by their owner, and on the disk."""
         with _quarantine_written():
             seal_folder(folder)
             sync_folder(self.home)

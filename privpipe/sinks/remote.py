@@ -27,7 +27,7 @@ __all__ = ["NOTICE", "RemoteTarget", "give_notice"]
 
 NOTICE = "read_CURRENT_first.md"
 NOTICE_TEXT = (
-    b"This is no part of a table. The table is not in this folder: the object _CURRENT next to this one names the "
+    b"This is not part of a table. The table is not in this folder: the object _CURRENT next to this one names the "
     b"folder of the release, relative to this folder, in its key `release`. Read that folder.\n"
 )
 

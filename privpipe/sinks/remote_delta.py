@@ -275,7 +275,7 @@ class RemoteDeltaTarget(DeltaTable, RemoteTarget):
         while above.strip("/"):
             if self._listed(f"{above}/{LOG}"):
                 raise SinkError(
-                    f"the sink {self.url!r} lies within another Delta table, whose VACUUM would remove it; give it a "
+                    f"the sink {self.url!r} is within another Delta table, whose VACUUM would remove it; give it a "
                     "path of its own"
                 )
             above = posixpath.dirname(above)

@@ -71,15 +71,15 @@ class Target(Protocol):
 
     @property
     def name(self) -> str:
-        """What names it: a path, a URL, a table."""
+        """Its name: a path, a URL, a table."""
 
     @property
     def area(self) -> Path | None:
-        """A folder of this machine for what readers must not see; None: there is none."""
+        """A folder on this machine for what readers must not see; None: there is none."""
 
     @property
     def folders(self) -> Sequence[tuple[str, Path]]:
-        """What a run writes on this machine, as far as it is known before: its name for people, and where it is."""
+        """What a run writes on this machine, as far as known in advance: its name for people, and its place."""
 
     def __enter__(self) -> Self: ...
     def __exit__(
@@ -95,7 +95,7 @@ class Target(Protocol):
 
     @property
     def marks(self) -> Mapping[str, str]:
-        """Properties by which a run knows the tables of this sink."""
+        """Properties by which a run recognises the tables of this sink."""
 
     def rows(self, run_id: str) -> Path | TableName:
         """Where the rows of this run are written: that folder, one below it, or a table."""
@@ -110,22 +110,22 @@ class Target(Protocol):
         """Rows that stay next to those that a release stages at `rows`, as they are now; None: there are none."""
 
     def completed(self, run_id: str) -> None:
-        """Put what stays next to the staged files, once both were judged, where readers read one folder."""
+        """Put the rows that stay next to the staged files, once both were judged, if readers read one folder."""
 
     def whole(self, run_id: str) -> Source | None:
         """All rows that readers see since this run published, where some were kept."""
 
     def notes(self) -> Sequence[str]:
-        """What a verdict must say of releases here."""
+        """What a verdict must state about releases here."""
 
     def described(self, run_id: str) -> Mapping[str, Any]:
         """What the public manifest states about the place of this run's rows."""
 
     def require_free(self) -> None:
-        """Refuse a place that could not be published to now, as far as looking shows."""
+        """Refuse a place that could not be published to now, as far as can be checked."""
 
     def close(self) -> None:
-        """Close what was opened to look at a place that was never entered."""
+        """Close what was opened to inspect a place that was never entered."""
 
     def publish(self, run_id: str) -> str:
         """Make what is staged the published release, in one step; returns where it is read."""
@@ -137,13 +137,13 @@ class Target(Protocol):
         """Put back what was published before this run."""
 
     def refuse(self, run_id: str) -> None:
-        """Throw the files of a refused run away."""
+        """Delete the files of a refused run."""
 
     def current(self) -> str | None:
         """What names the published release (its run id is part of it); None: nothing is published."""
 
     def document(self, name: str) -> bytes | None:
-        """A public document of the published release, as it is there; None: there is none."""
+        """A public document of the published release, as stored; None: there is none."""
 
     def recall(self) -> bytes | None:
         """What the target keeps, in addition to what readers see; None: nothing."""
@@ -153,7 +153,7 @@ class Target(Protocol):
 
 
 class WholeReleases:
-    """What is true of places where a release takes the place of the one before, whatever its columns."""
+    """The defaults of targets where a release replaces the previous one, whatever its columns."""
 
     @property
     def publishes_files(self) -> bool:
@@ -162,7 +162,7 @@ class WholeReleases:
 
     @property
     def folders(self) -> Sequence[tuple[str, Path]]:
-        """Nothing that is known before."""
+        """Nothing known in advance."""
         return ()
 
     def fits(self, schema: pa.Schema) -> None:
@@ -199,7 +199,7 @@ WHAT = "begin with =, +, -, @ or a tab, which spreadsheet programs run as formul
 
 @dataclass(frozen=True)
 class CountFormulas:
-    """Cells of each column that a spreadsheet takes for formulas."""
+    """Cells of each column that a spreadsheet treats as formulas."""
 
     columns: tuple[str, ...]
 
@@ -216,7 +216,7 @@ def escapes_formulas(policy: Policy) -> bool:
 
 
 def formula_notes(engine: Engine, policy: Policy, table: Any) -> tuple[str, ...]:
-    """What the verdict states about such cells and names of columns in a CSV release; nothing where there are none.
+    """What the verdict states about such cells and column names in a CSV release; empty if there are none.
 
     Raises
     ------
@@ -426,7 +426,7 @@ class LocalTarget(WholeReleases):
             flush_new(self.state / MEMORY, data)
 
     def _open(self) -> None:
-        """The work area's folders, and the file that is locked while a run is at work."""
+        """The work area's folders, and the file that is locked during a run."""
         if not self.path.parent.is_dir():
             self.path.parent.mkdir(parents=True, exist_ok=True)
         for folder in (self.state, self.state / "releases"):
@@ -481,7 +481,7 @@ class LocalTarget(WholeReleases):
 
 @contextmanager
 def sink_faults(sink: Path | str, outcome: str = "nothing was published") -> Iterator[None]:
-    """What the file system refuses at a step of publishing, as an error of the sink.
+    """An error of the file system at a step of publishing, as an error of the sink.
 
     Raises
     ------
@@ -495,7 +495,7 @@ def sink_faults(sink: Path | str, outcome: str = "nothing was published") -> Ite
 
 
 def flush_below(folder: Path) -> None:
-    """Everything below on the disk before anybody is pointed at it."""
+    """Flush everything below to disk before readers are pointed at it."""
     for root, _, files in os.walk(folder):
         for name in files:
             handle = os.open(Path(root, name), os.O_RDONLY)

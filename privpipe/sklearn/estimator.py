@@ -205,7 +205,7 @@ def _validated(estimator: StageEstimator, X: Any, **how: Any) -> Any:
         if lines and not lines[0].startswith("The feature names"):  # which lists names of columns
             lines = [lines[0], *(line for line in lines[1:] if line.startswith("Reshape your data"))]
         said = "\n".join(lines)
-        raise InputError(said or f"{name}: this is no table of numbers ({type(error).__name__})") from None
+        raise InputError(said or f"{name}: this is not a table of numbers ({type(error).__name__})") from None
 
 
 def _numbered(count: int) -> list[str]:

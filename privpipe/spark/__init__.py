@@ -18,7 +18,7 @@ The classes are made from the catalogue when they are first asked for, those of 
     model.write().overwrite().save("models/visits")
     released = model.transform(df)
 
-A stage alone judges nothing; `ReleaseGate` does, and `Release` runs a whole policy. `release_batches` releases the
+A stage by itself judges nothing; `ReleaseGate` does, and `Release` runs a whole policy. `release_batches` releases the
 batches of a stream.
 
 Examples

@@ -77,7 +77,7 @@ def release_batches(
     policy : Policy, mapping or path
         Its sink takes `mode: append` (a Delta or Iceberg table); its `source:` is not read.
     state : str or path, optional
-        A folder for one stream alone, readable by its owner alone, which the workers reach at the same path. Default:
+        A folder for only one stream, readable only by its owner, which the workers reach at the same path. Default:
         `stream` in the work area of the sink. A relative path starts at the policy file.
     start : str, optional
         ``<query id>:<batch>``: a batch that is taken although it does not follow the last one. A batch of another

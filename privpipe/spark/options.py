@@ -1,4 +1,4 @@
-"""The options of a stage as Params: roles, hierarchies, guarantees and the rest, as JSON knows them, and back."""
+"""The options of a stage as Params: roles, hierarchies, guarantees and the rest, to JSON and back."""
 
 from __future__ import annotations
 

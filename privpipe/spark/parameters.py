@@ -53,7 +53,7 @@ class Asked:
     text : str
         Its line in `explainParams`.
     convert : callable
-        Refuses a value, or gives it as JSON knows it.
+        Refuses a value, or converts it to JSON.
     alias : str
         Another name of the same Param, or nothing.
     option : str
@@ -128,7 +128,7 @@ def names_of(transformer: type[Transformer]) -> Mapping[str, str]:
 
 
 def defaults_of(transformer: type[Transformer]) -> dict[str, Any]:
-    """The defaults of a transformer's parameters, by Param, as JSON knows them; none of what is required."""
+    """The defaults of a transformer's parameters, by Param, as JSON; required ones are left out."""
     names, missing = names_of(transformer), dataclasses.MISSING
     found: dict[str, Any] = {}
     for field in dataclasses.fields(transformer):
@@ -168,7 +168,7 @@ def as_json(owner: str, name: str, value: Any) -> Any:
     Raises
     ------
     UsageError
-        It is none that JSON knows.
+        It cannot be represented in JSON.
     """
     found = plain(value)
     try:

@@ -1,4 +1,4 @@
-"""Save and load in Spark ML's own format, through the file systems that the session knows; no pickles and no code."""
+"""Save and load in Spark ML's own format, through the file systems of the session; no pickles and no code."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def made(name: str) -> Any:
 
 
 def made_names() -> list[str]:
-    """The names that `made` knows."""
+    """The names that `made` accepts."""
     stages = [name for name in CATALOGUE.attributes() if name != "CATALOGUE"]
     return [*stages, *(name + MODEL for name in stages)]
 

@@ -39,7 +39,7 @@ ROLES = ("quasi_identifiers", "sensitive", "identifiers", "insensitive", "droppe
 @bordered
 @dataclass(frozen=True, kw_only=True, repr=False)
 class LearntStage(FittedStage):
-    """A stage, its plan, and what was asked of it.
+    """A stage, its plan, and the options of the call.
 
     Parameters
     ----------
@@ -265,7 +265,7 @@ def transform(
     losses: bool = False,
     **options: Unpack[StageOptions],
 ) -> Any:
-    """Apply a plan to a table, or stages that learn from it; what goes in comes out. The result is *not* judged.
+    """Apply a plan to a table, or stages that learn from it; returns a frame of its kind. The result is *not* judged.
 
     Parameters
     ----------

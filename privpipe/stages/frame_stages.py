@@ -199,7 +199,7 @@ class Held:
         self.source = replace(self.source, types={**self.source.types, **carried})
 
     def hold(self, engine: Engine) -> None:
-        """Evaluate a lazy frame: what is learnt of it and what is returned are of the same rows."""
+        """Evaluate a lazy frame, so that what is learnt and what is returned come from the same rows."""
         if self.like is not None and not is_evaluated(self.source.data):
             held = engine.frames.hold(self.source.data, lasting=True).rows
             self.source = Source(data=held)
@@ -211,7 +211,7 @@ class Held:
         return self.like is not None and not is_local_frame(self.like)
 
     def numbered(self, engine: Engine) -> tuple[Any, Ints]:
-        """The rows as a table of the engine, and their ids: their places, which are no ids to draw by."""
+        """The rows as a table of the engine, and their positions as ids, which must not key draws."""
         rows = self._logical()
         ids = np.zeros((rows.num_rows, 2), np.int64)
         ids[:, 1] = np.arange(rows.num_rows)
@@ -298,7 +298,7 @@ NOT_JUDGED = (
 
 
 class StageOver:
-    """Stages, a frame and what was asked; the engine is open inside a `with` statement.
+    """Stages, a frame and the options of the call; the engine is open inside a `with` statement.
 
     Parameters
     ----------
@@ -342,7 +342,7 @@ class StageOver:
         Parameters
         ----------
         lasting : bool
-            Whether the plan outlives the call, and has to say what it was learnt from.
+            Whether the plan outlives the call, and must record what it was learnt from.
         """
         self._schema = self._engine.frames.schema(self._held.source)
         self._held.carry(self._schema, self._read)

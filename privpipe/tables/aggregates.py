@@ -25,7 +25,7 @@ def rational(value: object, what: str) -> Fraction:
     Raises
     ------
     UsageError
-        It is no finite number.
+        It is not a finite number.
 
     Examples
     --------
@@ -213,7 +213,7 @@ PER_CELL = ("contributors", "records", "totals", "magnitudes", "negative", "nonz
 
 
 def pattern_mask(cells: Cells, patterns: Sequence[Mapping[str, str]], what: str) -> NDArray[np.bool_]:
-    """Cells that bear the labels of one of some patterns, or lie below them.
+    """Cells that bear the labels of one of some patterns, or are below them.
 
     Raises
     ------

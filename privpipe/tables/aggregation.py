@@ -59,7 +59,7 @@ class TableSpec:
         Leave records with a missing dimension out; else their label is ``(missing)``.
     levels : mapping of column to levels of its hierarchy
     overlapping : tuple of str
-        Dimensions whose labels are no partition.
+        Dimensions whose labels are not a partition.
     weight : str, optional
     weight_decimals : int
         Of weights that are floats, which are never rounded.

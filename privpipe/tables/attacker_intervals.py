@@ -33,7 +33,7 @@ def suppressed_rows(tables: TableSet) -> dict[str, list[dict[str, Any]]]:
     """
     found: Ends = {}
     asked = next((each for each in tables.guarantees if isinstance(each, TableAudit)), TableAudit())
-    # What private_table publishes are no intervals of true figures, and nothing of it is hidden.
+    # What private_table publishes are not intervals of true figures, and nothing of it is hidden.
     exact = {name: table for name, table in tables.tables.items() if table.process is None}
     for family in families(exact, tables.joint):
         found.update(_ends(family, asked))

@@ -66,7 +66,7 @@ class Levels:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Insider:
-    """What one contributor knows of hidden variables in addition to every reader. Private.
+    """What one contributor knows about hidden variables in addition to every reader. Private.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ class AuditProblem:
     whole : bool
         Whether every variable is an integer (counts).
     true : ndarray of int64 or None
-        True values, where they are known; they lie in the set.
+        True values, where they are known; they are in the set.
     levels : Levels or None
         What must hold for sensitive variables; without it (or without `true`) every open variable is sensitive.
     knowing : tuple of Insider

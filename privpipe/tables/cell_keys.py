@@ -160,7 +160,7 @@ class NoiseTable:
     Parameters
     ----------
     rows : tuple of NoiseRow
-        Row i is that of count i; row 0 leaves 0 as it is.
+        Row i is that of count i; row 0 leaves 0 unchanged.
 
     Examples
     --------
@@ -180,7 +180,7 @@ class NoiseTable:
             if row.values[0] + at < 0:
                 raise UsageError(f"noise table, row {at}: a deviation makes a count negative")
         if not self.rows or self.rows[0].values != (0,):
-            raise UsageError("noise table: row 0 must leave 0 as it is")
+            raise UsageError("noise table: row 0 must leave 0 unchanged")
 
     @classmethod
     def of_greatest_entropy(

@@ -171,7 +171,7 @@ class Cells:
         return key
 
     def restriction(self, cell: int) -> Restriction:
-        """What the records of a cell have in common: column and label, totals left out."""
+        """What the records of a cell have in common: column and label, without totals."""
         inside = (
             (dimension.name, dimension.labels[code])
             for dimension, code in zip(self.dimensions, self.codes[cell], strict=True)

@@ -227,7 +227,7 @@ def decimals_of(column: str, kind: pa.DataType, declared: int | None) -> int:
     Raises
     ------
     UsageError
-        A float without declared decimals, fewer than the type has, or a column that is no number.
+        A float without declared decimals, fewer than the type has, or a column that is not a number.
     """
     if declared is not None and (isinstance(declared, bool) or not 0 <= declared <= MOST_DECIMALS):
         raise UsageError(f"column {column!r}: decimals must be an integer from 0 to {MOST_DECIMALS}, got {declared!r}")

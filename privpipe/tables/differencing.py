@@ -143,7 +143,7 @@ def nested_pairs(
     least: int,
     closest: bool = False,
 ) -> tuple[Ints, Ints]:
-    """Pairs of cells of which one lies inside the other, both published, and not both in one of some sources.
+    """Pairs of cells of which one is inside the other, both published, and not both in one of some sources.
 
     Parameters
     ----------
@@ -198,7 +198,7 @@ def _nested(
     chosen.sum_duplicates()
     weighted = chosen.multiply(populations[atoms][None, :]).tocsr()
     transposed = chosen.T.tocsr()
-    # Rows of the product that a run of cells makes, from how many cells each atom lies in.
+    # Rows of the product that a run of cells makes, from how many cells each atom is in.
     work = np.cumsum(chosen @ np.diff(transposed.indptr).astype(np.int64))
     start = 0
     while start < len(cells):
@@ -243,7 +243,7 @@ def _inside(table: Cells, leaves: Cells) -> scipy.sparse.csr_array:
     names = [dimension.name for dimension in leaves.dimensions]
     wanted = {dimension.name for dimension in table.dimensions} | set(table.only)
     if not wanted <= set(names):
-        raise UsageError(f"differencing: {sorted(wanted - set(names))} are no dimensions of the common grouping")
+        raise UsageError(f"differencing: {sorted(wanted - set(names))} are not dimensions of the common grouping")
     kept = np.arange(len(leaves))
     for column, label in table.only.items():
         place = names.index(column)

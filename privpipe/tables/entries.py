@@ -32,7 +32,7 @@ __all__ = ["CellGuarantee", "TableSet", "TableStage", "UnionGuarantee"]
 
 @dataclass(frozen=True, kw_only=True)
 class TableSet:
-    """Tables by name, with what every stage after `aggregate` and every guarantee may look at.
+    """Tables by name, with what every stage after `aggregate` and every guarantee may use.
 
     Parameters
     ----------
@@ -43,11 +43,11 @@ class TableSet:
         Dimensions with the role `sensitive`.
     joint : Table, optional
         All combinations of the dimensions of several tables, of which nothing is published: it shows how their
-        populations lie in one another.
+        populations are nested.
     seed : Seed, optional
         Keys random rounding; cell keys were added up under it.
     notes : tuple of str
-        What a verdict must say of the tables.
+        Notes of a verdict on the tables.
     steps : tuple of mapping
         Of each stage that ran: its name, and what it did; private but for `public`.
     history : TableHistory, optional
@@ -97,14 +97,14 @@ class TableSet:
         )
 
     def public(self) -> dict[str, pa.Table]:
-        """The tables as they leave."""
+        """The tables as published."""
         return {name: table.public_table() for name, table in self.tables.items()}
 
 
 @bordered
 @dataclass(frozen=True, kw_only=True, repr=False)
 class TableStage(Entry):
-    """Something that changes tables of cells: hides, rounds or perturbs figures, and knows nothing of records."""
+    """Something that changes tables of cells: hides, rounds or perturbs figures, without access to records."""
 
     taxon = "tables"
 
@@ -114,7 +114,7 @@ class TableStage(Entry):
         return False
 
     def counting(self, spec: TableSpec, seed: Seed) -> TableSpec:
-        """What is counted of a table that the stage will work on."""
+        """What is counted for a table that the stage will change."""
         return spec
 
     def run(self, tables: TableSet) -> TableSet:
@@ -150,7 +150,7 @@ class TableStage(Entry):
 @bordered
 @dataclass(frozen=True, kw_only=True, repr=False)
 class CellGuarantee(Demand):
-    """Something that a policy demands of the cells of its tables.
+    """Something that a policy requires of the cells of its tables.
 
     Subclasses give `judge`; those that are `primary` rules say which cells are unsafe by themselves, and so what
     `suppress_table` hides. `withheld` names parameters that no public document shows.
@@ -183,15 +183,15 @@ class CellGuarantee(Demand):
         return getattr(self, self.threshold_field, None)
 
     def largest(self) -> int:
-        """How many of the largest contributions of a cell it looks at."""
+        """How many of the largest contributions of a cell it uses."""
         return 0
 
     def holdings(self) -> tuple[str, ...]:
-        """Columns whose values it takes for contributors, in the place of persons."""
+        """Columns whose values it treats as contributors, instead of persons."""
         return ()
 
     def around(self) -> int:
-        """How many contributions on each side of a rounded quantile it looks at."""
+        """How many contributions on each side of a rounded quantile it uses."""
         return 0
 
     def judged_over(self, tables: TableSet) -> Verdict:
@@ -208,7 +208,7 @@ class CellGuarantee(Demand):
         return self.judge(tables)
 
     def judge(self, tables: TableSet) -> Verdict:
-        """The verdict on the tables as they are to leave.
+        """The verdict on the tables as they will be published.
 
         Raises
         ------
@@ -218,7 +218,7 @@ class CellGuarantee(Demand):
         raise TypeError(f"{type(self).__name__} judges no tables")
 
     def discloses_source(self, rules: PublicRules) -> bool:
-        """Figures rest on cells that are not published: the public edition shows outcomes alone."""
+        """Figures depend on cells that are not published: the public edition shows only outcomes."""
         return True
 
 
@@ -230,7 +230,7 @@ class UnionGuarantee(FollowsPersons, CellGuarantee):
     """
 
     max_atoms: Annotated[
-        int, Ge(1), Doc("combinations of cells that persons lie in, over all tables; an error beyond")
+        int, Ge(1), Doc("combinations of cells that persons are in, over all tables; an error beyond")
     ] = MAX_ATOMS
 
     def __post_init__(self) -> None:
@@ -241,14 +241,14 @@ class UnionGuarantee(FollowsPersons, CellGuarantee):
             )
 
     def without_ledger(self, tables: TableSet) -> Verdict | None:
-        """An error where a ledger is named and nothing of it is at hand, as outside a policy's run; else None."""
+        """An error if a ledger is named but not available, as outside a policy's run; else None."""
         if self.ledger is None or tables.history is not None:
             return None
         why = "the ledger was not read: a run of a policy, or `Policy.apply`, does; leave it out to judge one release"
         return self.not_judged(why)
 
     def parameters(self) -> dict[str, Any]:
-        """As of every entry; what is about a ledger only where there is one."""
+        """As for every entry; ledger parameters only if there is a ledger."""
         own = ("ledger", "key", "normalise", "max_atoms")
         unused = own if self.ledger is None and self.max_atoms == MAX_ATOMS else ()
         return {name: value for name, value in super().parameters().items() if name not in unused}

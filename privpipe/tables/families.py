@@ -95,7 +95,7 @@ def ancestors(dimension: Dimension) -> Ints:
 
 
 def expanded(cells: Cells, leaves: Ints) -> tuple[Ints, Ints]:
-    """Each of some cells with every cell that it lies in, itself too: place in `leaves`, and cell.
+    """Each of some cells with every cell that it is in, itself too: place in `leaves`, and cell.
 
     Raises
     ------
@@ -113,7 +113,7 @@ def expanded(cells: Cells, leaves: Ints) -> tuple[Ints, Ints]:
 
 
 def leaves_of_labels(own: Cells, leaves: Ints, other: Cells) -> tuple[Ints, NDArray[np.bool_]]:
-    """The leaf cell of another table that each of some leaf cells lies in by its labels, and whether these say it.
+    """The leaf cell of another table that each of some leaf cells is in by its labels, and whether these say it.
 
     Returns
     -------
@@ -573,7 +573,7 @@ def families(tables: Mapping[str, Table], joint: Table | None = None) -> Iterato
     ----------
     joint : Table, optional
         All combinations of the dimensions of all tables, of which nothing is published: it shows how their
-        populations lie in one another.
+        populations are nested.
     """
     for key in dict.fromkeys(key for table in tables.values() for key in table.shown_measures):
         own = [table for table in tables.values() if key in table.shown_measures]

@@ -65,7 +65,7 @@ def require_told_apart(name: str, labels: Sequence[str], total: str) -> None:
         )
     doubled = len(labels) - len({label.strip() for label in labels})
     if doubled:
-        raise DataError(f"dimension {name!r}: {doubled} labels differ from others by spaces alone; give each one text")
+        raise DataError(f"dimension {name!r}: {doubled} labels differ from others only in spaces; give each one text")
 
 
 def require_margins(table: str, cells: Cells) -> None:
@@ -85,7 +85,7 @@ def require_margins(table: str, cells: Cells) -> None:
 
 
 def require_counts(table: str, counts: FinishedTable, *, weighted: bool) -> None:
-    """Refuse counts below 0, and fractions where they are no sums of weights.
+    """Refuse counts below 0, and fractions where they are not sums of weights.
 
     Raises
     ------
@@ -98,7 +98,7 @@ def require_counts(table: str, counts: FinishedTable, *, weighted: bool) -> None
             "for a suppressed one"
         )
     if counts.decimals and not weighted:
-        raise DataError(f"table {table!r}: counts of {counts.response!r} are no whole numbers")
+        raise DataError(f"table {table!r}: counts of {counts.response!r} are not whole numbers")
 
 
 def require_sums(table: str, figures: FinishedTable) -> None:
@@ -282,7 +282,7 @@ def _uncounted(counts: FinishedTable | None, sums: Sequence[FinishedTable]) -> i
 
 
 def _empty(guarantee: MinimumFrequency, counts: FinishedTable) -> Bools:
-    """Published counts of 0 that are no structural ones.
+    """Published counts of 0 that are not structural ones.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Finished tables of anybody: read from frames, with the cells that are blank, and audited."""
+"""Finished tables of anyone: read from frames, with the cells that are blank, and audited."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ MARK = re.compile(r"<\s*([1-9]\d{0,8})")
 """Text of a status that shows that a blank figure is below a number."""
 CHANGED = ("rounded", "perturbed", "noisy")
 MARKS = ("", "c", "s", "x", "*", ":", "..", "...", "suppressed")
-"""Texts in the place of a figure that say no more than null does, in lower case."""
+"""Texts instead of a figure that say no more than null does, in lower case."""
 TOTAL = "Total"
 FLOAT_ERROR = Decimal(2) ** -45
 """Relative error that adding up floats leaves in a figure."""
@@ -108,7 +108,7 @@ def finished_table(
     Raises
     ------
     DataError
-        A column or label is not there, a cell occurs twice, a figure is no number.
+        A column or label is not there, a cell occurs twice, a figure is not a number.
     """
     trees = dict(dims) if isinstance(dims, Mapping) else dict.fromkeys(dims)
     own = finished_cells(table, trees, total=total) if cells is None else cells
@@ -238,7 +238,7 @@ def figures_of(column: Any, name: str, decimals: int | None = None) -> tuple[Int
     Raises
     ------
     DataError
-        A figure is no number, has more decimals, or is beyond 64 bits; two marks.
+        A figure is not a number, has more decimals, or is beyond 64 bits; two marks.
     """
     import pyarrow as pa
     import pyarrow.types as pt
@@ -313,7 +313,7 @@ def blank_or_decimal(value: Any, name: str) -> Decimal | None:
     Raises
     ------
     DataError
-        It is no number.
+        It is not a number.
     """
     return None if _is_blank(value) else _decimal(value, name)
 
@@ -482,7 +482,7 @@ def interval_rows(
         made = made.append_column(name, pa.array([_float(end, unit) for end in ends], pa.float64()))
     if whole is not None and whole.whole_low is not None and whole.whole_high is not None:
         among = dict(zip(whole.variables.tolist(), zip(whole.whole_low, whole.whole_high, strict=True), strict=True))
-        # What bounds leave no choice is no variable of that problem.
+        # What bounds leave no choice is not a variable of that problem.
         pairs = [among.get(variable, (fixed.get(variable),) * 2) for variable in rows]
         low, high = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
         for name, ends in (("integer_low", low), ("integer_high", high)):

@@ -33,7 +33,7 @@ class GroupDisclosure:
     share : number, optional
         A child with at least this share of its margin is disclosive too.
     allowed : sequence of mapping of column to label
-        What is no secret.
+        What is not a secret.
 
     Examples
     --------

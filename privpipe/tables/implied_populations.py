@@ -99,7 +99,7 @@ def implied_populations(
 ) -> ImpliedPopulations:
     """What is hidden below each published cell along one dimension.
 
-    For each relation with a published total: its hidden children; and where published cells lie below hidden children,
+    For each relation with a published total: its hidden children; and where published cells are below hidden children,
     what remains hidden when those are taken away too.
 
     Parameters
@@ -193,7 +193,7 @@ def _expanded(matrix: Matrix, parent: Integers, hidden: NDArray[np.bool_]) -> Ma
     row_of[parent] = np.arange(len(parent))
     rows = np.repeat(np.arange(len(parent)), np.diff(matrix.indptr))
     below = matrix.data < 0
-    # Whether something published lies below a cell: upwards until nothing changes.
+    # Whether something published is below a cell: upwards until nothing changes.
     shown = np.zeros(size, dtype=np.bool_)
     while True:
         found = below & (~hidden[matrix.indices] | shown[matrix.indices])

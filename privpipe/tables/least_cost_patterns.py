@@ -345,7 +345,7 @@ def linear_pattern(
     order: Sequence[int],
     given: Sequence[int] = (),
 ) -> NDArray[np.bool_]:
-    """Publish cells in this order, each unless a primary cell then lies in the span of the published ones.
+    """Publish cells in this order, each unless a primary cell then is in the span of the published ones.
 
     Source: Langsrud, GaussSuppression. There the cells are vectors over inner cells; here the relations between cells
     are eliminated, which gives the same pattern. With the columns of cells that are not primary in the order from the

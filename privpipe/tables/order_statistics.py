@@ -290,7 +290,7 @@ class OrderStatistic:
 
 
 def require_units(response: Response, decimals: int) -> None:
-    """Refuse a unit that is no multiple of that of its column.
+    """Refuse a unit that is not a multiple of that of its column.
 
     Raises
     ------

@@ -109,7 +109,7 @@ def _counts(original: pa.Table, names: tuple[str, ...], rows: Ints | None) -> In
         raise DataError(f"the original has {int(blank.sum()):,} blank figures in {name!r}; give all of them")
     if decimals or (values < 0).any():
         raise DataError(
-            f"column {name!r} of the original holds contributors, and they are no whole numbers of at least 0"
+            f"column {name!r} of the original holds contributors, and they are not whole numbers of at least 0"
         )
     return values
 

@@ -111,7 +111,7 @@ class CellKey(TableStage):
     js : int
         Counts 1 .. js are never published; below D.
     stay : float, optional
-        Least probability that a count stays as it is.
+        Least probability that a count stays unchanged.
     monotone : bool
         Whether probabilities do not fall from the left up to no deviation.
     delta : float, optional
@@ -144,7 +144,7 @@ class CellKey(TableStage):
     D: Annotated[int, Ge(1), Le(LARGEST_DEVIATION), Doc("largest deviation of a count")]
     V: Annotated[float, Gt(0), Doc("largest variance of the deviations")]
     js: Annotated[int, Ge(0), Doc("counts from 1 to js are never published")] = 0
-    stay: Annotated[float | None, Ge(0), Lt(1), Doc("least probability that a count stays as it is")] = None
+    stay: Annotated[float | None, Ge(0), Lt(1), Doc("least probability that a count stays unchanged")] = None
     monotone: Annotated[bool, Doc("probabilities do not fall from the left up to no deviation")] = True
     delta: Annotated[
         float | None, Gt(0), Doc("part of the largest contribution that a sum moves by each step; for sums")
@@ -301,7 +301,7 @@ class Averaging(CellGuarantee):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class RoundTable(TableStage):
-    """Publish multiples of a base in the place of figures.
+    """Publish multiples of a base instead of figures.
 
     Suppress first, and round what is left: rounding alone hides neither small cells nor differences, and the audit
     judges it with the interval of each figure. Means and ratios are made of rounded parts.

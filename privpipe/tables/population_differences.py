@@ -23,12 +23,12 @@ from privpipe.tables.union_families import TooManyClasses, counted_together
 
 __all__ = ["Differencing"]
 
-DIFFERENCES_OF_NOISE = "all counts have noise, and differences of such are no populations; leave the guarantee out."
+DIFFERENCES_OF_NOISE = "all counts have noise, and differences of such are not populations; leave the guarantee out."
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Differencing(UnionGuarantee):
-    """Published cells of which one lies inside another differ by no contributor or by at least n.
+    """Published cells of which one is inside another differ by no contributor or by at least n.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ class Differencing(UnionGuarantee):
         figures = whole.measures[COUNT].figures
         if not figures.additive:
             raise DataError(
-                f"{self.name()}: persons are in several cells, so differences of counts are no populations; give "
+                f"{self.name()}: persons are in several cells, so differences of counts are not populations; give "
                 "`contribution_bound: 1`, or leave the guarantee to table_audit"
             )
         cells = whole.cells

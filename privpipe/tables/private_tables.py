@@ -276,7 +276,7 @@ class PrivateTable(TableStage):
         super().__post_init__()
         self._noise(Fraction(1), {})
         if "://" in self.ledger or not self.ledger:
-            raise UsageError("PrivateTable: a ledger lies on a local (or mounted) file system; name a folder there")
+            raise UsageError("PrivateTable: a ledger is on a local (or mounted) file system; name a folder there")
         for column, pair in self.bounds.items():
             if not _ends(pair)[0] < _ends(pair)[1]:
                 raise UsageError(f"PrivateTable: bounds.{column}: give [least, most], the first below the second")

@@ -356,7 +356,7 @@ class _Part:
     def _joint(self, columns: Integers, required: Integers, sign: int, *, whole: bool = False) -> None:
         """Offer a move that takes many requirements as far as they need to go."""
         found = self.witnesses
-        # Different worths make the solver take a few all the way in the place of many half the way.
+        # Different worths make the solver take a few all the way instead of many half the way.
         worth = np.exp(6 * self.draw.random(len(required)))
         programme, at = self._programme(columns, required, sign, worth, whole=whole)
         self.programmes += 1

@@ -109,7 +109,7 @@ def rounded(values: Ints, base: int, method: str, draws: CellDraws | None = None
         if draws is None:
             raise UsageError("round_table: random rounding needs draws that belong to the contributors of each cell")
         return np.asarray(down + np.where(draws.below(base) < rest, base, 0), dtype=np.int64)
-    raise UsageError(f"round_table: method {method!r} does not round each figure alone")
+    raise UsageError(f"round_table: method {method!r} does not round each figure by itself")
 
 
 def reader_intervals(published: Ints, base: int, method: str, *, counts: bool, steps: int = 0) -> tuple[Ints, Ints]:
@@ -138,7 +138,7 @@ def reader_intervals(published: Ints, base: int, method: str, *, counts: bool, s
         away = (steps + 1) * base - 1
         low, high = published - away, published + away
     else:
-        raise UsageError(f"round_table: {method!r} gives no interval for a figure alone; its parts have them")
+        raise UsageError(f"round_table: {method!r} gives no interval for a single figure; its parts have them")
     if counts:
         low = np.maximum(low, 0)
     return np.asarray(low, dtype=np.int64), np.asarray(high, dtype=np.int64)
@@ -202,7 +202,7 @@ def rounded_small_counts(cells: Cells, counts: Ints, base: int, shown: Bools, ti
         touched = visible[np.flatnonzero(tiny)].sum(axis=0) > 0
         more = touched & (true > 0) & (true < base) & ~small
         if not more.any():
-            raise DataError("round_table: small counts remain that are no sums of inner cells below the base")
+            raise DataError("round_table: small counts remain that are not sums of inner cells below the base")
         small |= more
         up = _raised(visible, true, small, base, ties[inner])
         kept = np.where(small, np.where(up, base, 0), true)

@@ -156,7 +156,7 @@ def tightened(system: OpenSystem, rounds: int = ROUNDS) -> tuple[Integers, Integ
     for _ in range(rounds):
         most = max(int(np.abs(x[np.abs(x) < NO_BOUND]).max(initial=0)) for x in (low, high, system.right))
         if most * int(size.max()) * (int(lengths.max()) + 1) >= NO_BOUND // 2:
-            break  # one more round might leave 64 bits; bounds stay valid as they are
+            break  # one more round might leave 64 bits; bounds stay valid unchanged
         least, greatest = _ends(data, positive, low[column], high[column])
         fewest = _without_own(least, starts, lengths)
         utmost = _without_own(greatest, starts, lengths)

@@ -55,7 +55,7 @@ def derived(spec: TableSpec, whole: Aggregated) -> Aggregated | None:
     kept: list[Dimension] = []
     choices: list[Ints] = []
     for name in spec.by:
-        # A label that no record of the population has is no label of the table.
+        # A label that no record of the population has is not a label of the table.
         own = np.arange(len(dimensions[name].labels))
         places = _places(whole.cells, [name], [own], fixed)
         labels = own[(records[places] > 0) | (own == 0)]
@@ -176,7 +176,7 @@ class Aggregate(TableStage):
     total: Annotated[str, Doc("label of all; no value of a dimension may read like it")] = "Total"
     only: Annotated[dict[str, str], Doc("label by column: the population of the only table")] = None  # type: ignore[assignment]
     levels: Annotated[dict[str, list[Any]], Doc("levels of a column's hierarchy that are shown; default: all")] = None  # type: ignore[assignment]
-    overlapping: Annotated[tuple[str, ...], Doc("dimensions whose labels are no partition of their total")] = ()
+    overlapping: Annotated[tuple[str, ...], Doc("dimensions whose labels are not a partition of their total")] = ()
     layout: Annotated[
         Literal["long", "wide"],
         Doc("of a finished table; wide: the labels of the last dimension are columns. Releases are long"),
@@ -257,7 +257,7 @@ class Aggregate(TableStage):
         if any(number > 1 for number in bounds.values()):
             raise UsageError(
                 "Aggregate: an extreme with a `structural` bound is in two tables, whose cells together may show who "
-                "has it; write `structural` in one table alone"
+                "has it; write `structural` in only one table"
             )
 
     @property
@@ -420,7 +420,7 @@ class Aggregate(TableStage):
 
 
 def needs_joint(specs: Sequence[TableSpec]) -> bool:
-    """Whether how the populations of tables lie in one another does not follow from their shared margins.
+    """Whether how the populations of tables are in one another does not follow from their shared margins.
 
     It does where all are of one population and the dimensions of one table are those of all.
     """

@@ -389,7 +389,7 @@ class _Suppressing:
     def _jointly(self, grown: Bools, needs: list[Requirement], sign: int) -> list[Requirement]:
         """Hide cells of moves that meet many needs at once; those that none met.
 
-        First within the lowest cells, where totals stay as they are and parts of the table do not touch each other.
+        First within the lowest cells, where totals stay unchanged and parts of the table do not touch each other.
         """
         hiding, left = self.hiding, []
         allowed = grown | hiding.open

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["HIDDEN_MARK", "STATUSES", "STATUS_SUFFIX", "Measure", "Table", "measures_of"]
 
 STATUSES = ("published", "rounded", "perturbed", "noisy")
-"""What a published figure is; an empty cell that is published as it is, is `zero`."""
+"""What a published figure is; an empty cell that is published unchanged, is `zero`."""
 STATUS_SUFFIX = "_status"
 HIDDEN_MARK = "c"
 """Status of a suppressed figure, whatever the reason."""
@@ -227,7 +227,7 @@ class Table:
         changed = [measure.status for measure in self._shown() if measure.status != "published"]
         if changed and (response.ordered or response.spread):
             raise UsageError(
-                f"table {self.name!r}: {response.name!r} would be published as it is, while other figures are "
+                f"table {self.name!r}: {response.name!r} would be published unchanged, while other figures are "
                 f"{changed[0]}; publish it in a separate table that is not"
             )
         if response.ordered:

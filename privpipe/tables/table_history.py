@@ -221,7 +221,7 @@ class TableHistory:
         return found
 
     def _earlier(self, release: int, key: str, most: int) -> list[PlacedTable]:
-        """Tables of an earlier release that show a measure; made once, for they stay as they are."""
+        """Tables of an earlier release that show a measure; made once, for they stay unchanged."""
         name = (release, key, most)
         if name not in self.recalled:
             rows, persons = _tables_of(self.earlier[release]), self._persons[release]

@@ -1,4 +1,4 @@
-"""One measure over the tables of all releases: every cell a sum of classes of persons who lie in the same cells."""
+"""One measure over the tables of all releases: every cell a sum of classes of persons who are in the same cells."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ NOTHING, NO_ROWS = matrix_of(NONE, NONE, NONE, (0, 0)), Members(NONE, NONE, NONE
 
 
 class TooManyClasses(DataError):
-    """Persons lie in more combinations of cells than are judged together."""
+    """Persons are in more combinations of cells than are judged together."""
 
 
 @dataclass(frozen=True, eq=False)
 class UnionFamily(Family):
     """One measure over the new tables and all earlier ones.
 
-    The last of `tables` are the classes of persons (of a sum: of contributions) that lie in the same cells of all
+    The last of `tables` are the classes of persons (of a sum: of contributions) that are in the same cells of all
     tables; each is a variable of which nothing is published. Cells of any two tables that hold the same classes are one
     variable, whatever they are called.
 
@@ -90,7 +90,7 @@ class UnionFamily(Family):
 
     @cached_property
     def known_before(self) -> Bools:
-        """Variables that earlier tables published as they are."""
+        """Variables that earlier tables published unchanged."""
         return self._published(range(self.new, self.published), exactly=True)
 
     @cached_property
@@ -115,14 +115,14 @@ class UnionFamily(Family):
         return found
 
     def pairs(self, *, exactly: bool) -> tuple[Ints, Ints]:
-        """Published variables of which one lies inside the other, and that were in no table together so far.
+        """Published variables of which one is inside the other, and that were in no table together so far.
 
         Those that differ by few contributors; of a sum also the closest ones, whatever they differ by.
 
         Parameters
         ----------
         exactly : bool
-            Among figures that are published as they are; else among rounded and perturbed ones too.
+            Among figures that are published unchanged; else among rounded and perturbed ones too.
         """
         sources = [self._published(range(self.new, self.published), exactly=exactly)]
         sources += [self._published([at], exactly=exactly) for at in range(self.new)]
@@ -219,7 +219,7 @@ class UnionFamily(Family):
         return merged_levels(parts)
 
     def with_differences(self) -> UnionFamily:
-        """The same with a variable for each difference of figures that are not published as they are.
+        """The same with a variable for each difference of figures that are not published unchanged.
 
         What a reader knows of such a difference is an interval, which the audit finds.
         """
@@ -328,7 +328,7 @@ def _family(
     parts = parts.with_empty(placed, key, zeros=zeros)
     if parts.number > max_classes:
         raise TooManyClasses(
-            f"persons lie in {parts.number:,} combinations of cells of {len(placed):,} tables, more than `max_atoms` "
+            f"persons are in {parts.number:,} combinations of cells of {len(placed):,} tables, more than `max_atoms` "
             f"({max_classes:,})"
         )
     tables = [each.table for each in placed]
@@ -393,7 +393,7 @@ def _figures_of(key: str, like: CellFigures, made: Contributions, cells: Cells) 
 
 @dataclass(frozen=True, repr=False)
 class _Classes:
-    """Classes of persons or contributions, and the cells of each table that each class lies in.
+    """Classes of persons or contributions, and the cells of each table that each class is in.
 
     Parameters
     ----------
@@ -410,7 +410,7 @@ class _Classes:
     def with_empty(self, placed: Sequence[PlacedTable], key: str, *, zeros: bool) -> _Classes:
         """In addition a class without persons for each hidden empty leaf cell, which no reader knows to be empty.
 
-        It lies in the cells of all tables that its labels say; where they leave one open, there is none, as if readers
+        It is in the cells of all tables that its labels say; where they leave one open, there is none, as if readers
         knew.
         """
         parts = [_empty_classes(each, placed, key, zeros=zeros) for each in placed]
@@ -488,7 +488,7 @@ def _leaf_sets(persons: Ints, leaves: Ints, size: int, cells: int) -> tuple[Ints
 
 
 def _cells_inside(table: Table, codes: Ints, sets: Sequence[Ints]) -> Matrix:
-    """Cells of a table that each class lies in."""
+    """Cells of a table that each class is in."""
     size = len(table)
     single = np.flatnonzero((codes >= 0) & (codes < size))
     rows, leaves = [single], [codes[single]]
@@ -504,7 +504,7 @@ def _cells_inside(table: Table, codes: Ints, sets: Sequence[Ints]) -> Matrix:
 
 
 def _classes_of_contributions(placed: Sequence[PlacedTable]) -> _Classes:
-    """Contributions by the leaf cell that each lies in, in each table.
+    """Contributions by the leaf cell that each is in, in each table.
 
     Those of two releases are one where person and value are the same: a value that stayed.
     """
@@ -587,7 +587,7 @@ def _linked(tables: Sequence[Table], key: str, parts: _Classes) -> tuple[tuple[I
 
 
 def over_variables(cells: Cells, variables: Ints, size: int) -> Matrix:
-    """The relations of a table's cells, in the place of which are variables."""
+    """The relations of a table's cells, instead of which are variables."""
     entries = cells.relations.tocoo()
     shape = (cells.relations.shape[0], size)
     return matrix_of(entries.data, entries.row.astype(np.int64), variables[entries.col], shape)

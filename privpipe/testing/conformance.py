@@ -78,7 +78,7 @@ def _faults(entry: type[Entry], *, explained: bool) -> list[str]:
     ]
     faults += [f"`{text}` is empty" for text in EXPLAINED if explained and not getattr(entry, text)]
     if entry.summary().count("\n") or not entry.summary().endswith("."):
-        faults.append("the first line of its docstring is no sentence")
+        faults.append("the first line of its docstring is not a sentence")
     return [*faults, *_example_faults(entry)]
 
 

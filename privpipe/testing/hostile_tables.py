@@ -388,7 +388,7 @@ HOSTILE_TABLES: Mapping[str, HostileTable] = {
         ),
         HostileTable(
             name="row_labels",
-            why="index labels are no positions and no keys",
+            why="index labels are not positions and no keys",
             rows={
                 "zip": ["a", "b", "a", "b", "a", "b"],
                 "illness": ["u", "v", "u", "v", "u", "w"],
@@ -398,7 +398,7 @@ HOSTILE_TABLES: Mapping[str, HostileTable] = {
         ),
         HostileTable(
             name="interleaved_classes",
-            why="a class that lies in every partition is one class",
+            why="a class that is in every partition is one class",
             rows={
                 "zip": [f"{i % 5}" for i in range(200)],
                 "illness": [f"illness {i * i % 11}" for i in range(200)],

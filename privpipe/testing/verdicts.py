@@ -252,7 +252,7 @@ def verdict_problems(
             return [str(error)]
         problems = [] if _has_figure(first) else [f"no setting has a figure for it: {first.reason}"]
         if not is_of(first.observed, entry.observes):
-            problems.append(f"it observes {type(first.observed).__name__}, and says {entry.observes}")
+            problems.append(f"it observes {type(first.observed).__name__}, but declares {entry.observes}")
         for parts in partitions:
             (found,) = judging.judged([entry], engine, setting, parts)
             problems += [

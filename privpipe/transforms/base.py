@@ -40,7 +40,7 @@ Kind = Literal["perturbative", "non-perturbative", "synthetic", "identifiers"]
 
 @dataclass(frozen=True, kw_only=True)
 class StageContext:
-    """What a stage may know of its policy.
+    """The parts of the policy that a stage may use.
 
     Parameters
     ----------
@@ -94,18 +94,18 @@ class StageContext:
     made: list[tuple[Any, Any]] | None = field(default=None, repr=False, compare=False)
 
     def keep_made(self, table: Any, made: Any) -> None:
-        """Keep what a stage that learns by running makes of a table, where the caller runs it next."""
+        """Keep the result of a stage that learns by running, if the caller runs it next."""
         if self.made is not None:
             self.made[:] = [(table, made)]
 
     def made_of(self, table: Any) -> Any:
-        """What was kept for this very table, once; None where nothing was."""
+        """What was kept for exactly this table, once; None if nothing was."""
         if not self.made or self.made[0][0] is not table:
             return None
         return self.made.pop()[1]
 
     def unit(self, over: Over | None) -> str | None:
-        """The column that distinguishes those who are counted; None: records are counted."""
+        """The column that distinguishes the counted units; None: records are counted."""
         return {None: self.person, "persons": self.person, "households": self.household}.get(over)
 
     @property
@@ -116,11 +116,11 @@ class StageContext:
 
     @property
     def counts_households(self) -> bool:
-        """Whether a guarantee counts households: then they go as a whole."""
+        """Whether a guarantee counts households, which are then removed whole."""
         return self.household is not None and any(each.counts_over() == "households" for each in self.guarantees)
 
     def keyed(self, digest: str) -> str:
-        """A digest of source content as a plan may hold it: no one without the seed can try values against it."""
+        """A digest of source content that a plan may hold: without the seed no one can try values against it."""
         return keyed_digest(self.seed_key, digest)
 
     @property
@@ -155,7 +155,7 @@ class StagePlan:
     seed_key: bytes = field(default=b"", repr=False, compare=False)
 
     def public(self) -> StagePlan:
-        """The plan without what follows from the source alone: its transformer shows what stays of the detail."""
+        """The plan without what only the source determines: its transformer decides what stays of the detail."""
         from privpipe.transforms import CATALOGUE
 
         if self.name not in CATALOGUE:  # a plan of a third party's stage
@@ -210,12 +210,12 @@ class Transformer(StageFace, Entry):
         return None
 
     def noise_ratio(self) -> float | None:
-        """Variance of the noise that the stage adds over that of the column; None where it adds none of a ratio."""
+        """Variance of the noise that the stage adds over that of the column; None if there is no such ratio."""
         return None
 
     @property
     def keeps_places(self) -> bool:
-        """Whether each record comes back where it lay, and none is left out."""
+        """Whether each record comes back in its place, and none is left out."""
         return False
 
     @property
@@ -225,7 +225,7 @@ class Transformer(StageFace, Entry):
 
     @property
     def shows_values(self) -> str:
-        """What of its result is the value of a single record, in a sentence that a verdict notes; nothing: none is."""
+        """Which of its results is the value of a single record, as a sentence for the verdict; empty if none is."""
         return ""
 
     @property
@@ -242,7 +242,7 @@ class Transformer(StageFace, Entry):
         return StagePlan(name=self.name(), parameters=self.parameters())
 
     def learn(self, engine: Primitives, table: Any, context: StageContext) -> StagePlan:
-        """Ask the engine for the facts and plan; overridden by stages that must look again."""
+        """Ask the engine for the facts and plan; overridden by stages that must read the table again."""
         request = self.request(context)
         return self.plan(engine.facts(table, request) if request else Facts(), context)
 
@@ -259,11 +259,11 @@ class Transformer(StageFace, Entry):
         raise TypeError(f"{type(self).__name__} does not run")
 
     def entering(self, engine: Primitives, table: Any, draws: Draws) -> Any:
-        """The records among which a stage that suppresses does so: base distributions are theirs."""
+        """The records that enter a stage that suppresses; base distributions are computed over them."""
         return table
 
     def recorded(self, engine: Primitives, table: Any, plan: StagePlan, draws: Draws) -> StagePlan:
-        """The plan with what is known of the process only after it ran over the table."""
+        """The plan with what is known only after the process ran over the table."""
         return plan
 
     def not_followed(self) -> str:
@@ -300,7 +300,7 @@ class Transformer(StageFace, Entry):
         return self.parameters()
 
     def draws_by_value(self) -> bool:
-        """Whether every draw is bound to the value it masks, and so not to the source as a whole."""
+        """Whether every draw is bound to the value it masks, and not to the source as a whole."""
         return False
 
     def drawn_columns(self) -> tuple[str, ...]:
@@ -318,7 +318,7 @@ class Transformer(StageFace, Entry):
 
     @classmethod
     def public_detail(cls, detail: Mapping[str, Any]) -> dict[str, Any]:
-        """What everyone may read of a plan's detail: functions of the policy and of released cells, else nothing.
+        """The public part of a plan's detail: functions of the policy and of released cells, nothing else.
 
         The safe answer, and that of a stage which declares nothing, is nothing.
         """
@@ -333,7 +333,7 @@ class Transformer(StageFace, Entry):
         return self.columns_marked(Columns)
 
     def needs_keys(self) -> tuple[str, ...]:
-        """Keys of the policy without which the stage, with its parameters, means nothing: ``household_id``."""
+        """Keys of the policy that the stage, with its parameters, needs: ``household_id``."""
         return ()
 
     def made_columns(self) -> tuple[str, ...]:
@@ -345,7 +345,7 @@ class Transformer(StageFace, Entry):
         return ""
 
     def draws_records(self, released: Collection[str]) -> bool:
-        """Whether it replaces all rows by new ones, which are of no person, where these columns are released."""
+        """Whether it replaces all rows by new ones, which belong to no person, where these columns are released."""
         return False
 
 

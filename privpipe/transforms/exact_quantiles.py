@@ -1,6 +1,6 @@
 """Values at given ranks of a column without its histogram, and exact cuts by keyed order without a sort.
 
-A pass takes a sample of the values in the brackets, the next counts how many lie at and between the sampled ones, which
+A pass takes a sample of the values in the brackets, the next counts how many are at and between the sampled ones, which
 leaves shorter brackets; once these hold few values, a last pass counts each of them. A sample decides only how many
 passes there are. Source: Floyd, Rivest, Expected time bounds for selection, Communications of the ACM 18(3), 1975.
 """
@@ -115,7 +115,7 @@ def values_at(
 
 
 _Span = tuple[int, Any, Any]
-"""A stratum, and the values that a bracket lies between, without them; None for no limit."""
+"""A stratum, and the values that a bracket is between, without them; None for no limit."""
 _Counted = tuple[NDArray[Any], Ints, Ints]
 """Ascending values, how many equal each, and how many lie before each and after the last."""
 R = TypeVar("R")
@@ -145,7 +145,7 @@ class _Bracket:
         ends = self.less + np.cumsum(parts)
         at = int(np.searchsorted(ends, self.rank, side="right"))
         if self.rank < self.less or at == len(ends):
-            raise DataError(f"the plan was made for another table: column {column!r} has not as many values")
+            raise DataError(f"the plan was made for another table: column {column!r} has a different number of values")
         less, here = int(ends[at] - parts[at]), at // 2
         if at % 2:
             return replace(self, found=AtRank(values[here].item(), less, int(equal[here])))
@@ -222,7 +222,7 @@ class _Samples(_Reading[NDArray[Any]]):
 
 @dataclass(frozen=True)
 class _Places(_Reading[_Counted]):
-    """How many values equal each of some, and lie between them."""
+    """How many values equal each of some, and are between them."""
 
     cuts: Mapping[_Span, NDArray[Any]] = field(default_factory=dict, repr=False)
 
@@ -274,7 +274,7 @@ class OrderCuts:
     words: tuple[Ints, ...] = field(repr=False)
 
     def of(self, order: Ints, ids: Ints, strata: Ints) -> Ints:
-        """How many cuts of its stratum each record lies beyond, shape (n,)."""
+        """How many cuts of its stratum each record is beyond, shape (n,)."""
         found = np.zeros(len(order), np.int64)
         for number in np.unique(strata).tolist():
             here = np.flatnonzero(strata == number)

@@ -1,4 +1,4 @@
-"""A transformer as a stage over data frames: apply, fit, fit_transform, and what fitting leaves."""
+"""A transformer as a stage over data frames: apply, fit, fit_transform, and the fitted stage."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ class StageFace:
     def apply(self, frame: Any, **options: Unpack[StageOptions]) -> Any:
         """Learn from a frame and run over it; the result is **not judged**, which is what a policy is for.
 
-        A stage by itself knows no policy: its draws hang on the seed and the stage alone. Use one seed for one released
+        A stage by itself has no policy: its draws depend only on the seed and the stage. Use one seed for one released
         table; two tables that are masked alike under one seed can be joined by what they share.
 
         Parameters

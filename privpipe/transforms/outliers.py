@@ -1,4 +1,4 @@
-"""Outliers: a robust sample and centre, the region around the centre, and the records that lie outside it."""
+"""Outliers: a robust sample and centre, the region around the centre, and the records that are outside it."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ class Region:
         points : ndarray of float64, shape (n, s)
             NaN where there is no value.
         upper : bool
-            The side on which the value that lies furthest from its centre, in scales, lies above it.
+            The side on which the value that lies furthest from its centre, in scales, is above it.
 
         Returns
         -------
@@ -287,7 +287,7 @@ class OutlierCuts:
             return found
         squared = np.zeros(n)
         off = [values[column] - middle for column, middle in self.centre.items()]
-        with np.errstate(over="ignore", invalid="ignore"):  # what overflows lies beyond its bounds
+        with np.errstate(over="ignore", invalid="ignore"):  # what overflows is beyond its bounds
             for weights in zip(*self.axes, strict=True):
                 # Added up term by term: a matrix product may round differently from block to block.
                 terms = [each * weight for each, weight in zip(off, weights, strict=True)]

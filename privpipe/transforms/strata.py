@@ -148,7 +148,7 @@ def checked_by(owner: str, by: object, masked: tuple[str, ...], small_strata: st
     """
     if by == () or by is None or by == []:
         if small_strata != "refuse":
-            raise UsageError(f"{owner}: small_strata goes with by")
+            raise UsageError(f"{owner}: small_strata requires by")
         return ()
     if not isinstance(by, list | tuple) or not all(isinstance(name, str) for name in by):
         raise UsageError(f"{owner}: by must be a list of column names")
@@ -446,7 +446,7 @@ def _too_short(by: tuple[str, ...], counts: tuple[int, int, int], least: str, co
     return (
         f"{context.place}: {short:,} of {strata:,} strata by {', '.join(map(repr, by))}, "
         f"{records:,} records, have fewer than {least} to work on; "
-        "say `small_strata: merge` or `small_strata: suppress`, or give fewer columns in `by`"
+        "set `small_strata: merge` or `small_strata: suppress`, or give fewer columns in `by`"
     )
 
 

@@ -46,7 +46,7 @@ def test_complexity_is_held_by_the_linter(project: Path) -> None:
 
 
 def test_what_a_parameter_is_stands_in_its_annotation_alone() -> None:
-    """No mapping of texts beside the fields, and no field of an entry asked for by its name."""
+    """No mapping of texts next to the fields, and no field of an entry asked for by its name."""
     assert {each.place: each.unmarked for each in sources().values() if each.unmarked} == {}
     found = read("x.py", "about: ClassVar = {}\ngetattr(entry, 'column')\ngetattr(entry, 'other')\n")
     assert found.unmarked == [1, 2]

@@ -151,7 +151,7 @@ def require_alike(kept: Mapping[str, Any], run: Mapping[str, Any]) -> None:
 
 
 def merged(kept: Mapping[str, Any], run: Mapping[str, Any]) -> dict[str, Any]:
-    """The kept run with the benchmarks of `run` in place of what it had of them."""
+    """The kept run with the benchmarks of `run` instead of what it had of them."""
     again = {figure["benchmark"] for figure in run["figures"]} | set(run["skipped"])
     dates = {figure["benchmark"]: kept["date"] for figure in kept["figures"]} | kept.get("dates", {})
     found = [figure for figure in kept["figures"] if figure["benchmark"] not in again] + list(run["figures"])

@@ -1,6 +1,6 @@
 """Transparency attack and distance linkage on a rank-swapped table, all records attacked with all candidates.
 
-Six correlated columns, near-unique, swapped within a window of p n ranks. The attack is also timed beside a plain
+Six correlated columns, near-unique, swapped within a window of p n ranks. The attack is also timed next to a plain
 sort of the six columns in the same run, so that figures of a noisy machine can be compared. Prints only.
 """
 

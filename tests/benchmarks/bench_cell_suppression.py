@@ -1,4 +1,4 @@
-"""Cell suppression: blanks and seconds of both readings and methods, beside the bare count of wildcard matches.
+"""Cell suppression: blanks and seconds of both readings and methods, next to the bare count of wildcard matches.
 
 Prints only; the files are named on the command line.
 """

@@ -1,6 +1,6 @@
 """How CPU seconds and memory of a whole release on the embedded engine grow: with rows, columns, combinations.
 
-Each point is a process of its own. CPU seconds hardly depend on what else the machine does. Points are kept beside
+Each point is a process of its own. CPU seconds hardly depend on what else the machine does. Points are kept next to
 earlier ones of the same ladder and machine. Exponents are those between neighbours, and that of a line through all
 points. `--draw` makes the figure of `docs/scale.md` of all that are kept.
 """

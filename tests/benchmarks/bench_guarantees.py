@@ -1,4 +1,4 @@
-"""What judging costs on one engine: one l-diversity, twenty guarantees, the bare count; and pycanon beside them.
+"""What judging costs on one engine: one l-diversity, twenty guarantees, the bare count; and pycanon next to them.
 
 Twenty guarantees stand over one set of quasi-identifiers and two sensitive columns. Runs are interleaved, so that a
 noisy machine slows all alike. Peak memory is that of the judging alone, read before the bare count or pycanon begin
@@ -165,7 +165,7 @@ if __name__ == "__main__":
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=4)
     parser.add_argument("--memory-limit")
-    parser.add_argument("--pycanon", action="store_true", help="time pycanon beside, where it is installed")
+    parser.add_argument("--pycanon", action="store_true", help="also time pycanon, where it is installed")
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "privpipe-benchmarks")
     arguments = parser.parse_args()
     for number in arguments.rows:

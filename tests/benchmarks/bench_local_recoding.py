@@ -1,4 +1,4 @@
-"""Local recoding by each method: loss, CPU seconds of the whole plan, and both beside the rounds; printed only.
+"""Local recoding by each method: loss, CPU seconds of the whole plan, and both next to the rounds; printed only.
 
 Tables come from a folder with `adult`, `cmc` and `mgm`, each with its hierarchies. CPU seconds are those of all threads
 of the process, from the scanned table to the plan; the least of several runs in one warm process.

@@ -1,4 +1,4 @@
-"""Microaggregation by blocks beside MDAV over all records, on five kinds of data, and a stage on an engine.
+"""Microaggregation by blocks next to MDAV over all records, on five kinds of data, and a stage on an engine.
 
 Losses are 100 SSE / SST; times are CPU seconds of one thread for the kernels, wall seconds for the engine. Prints only.
 """

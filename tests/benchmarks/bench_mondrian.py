@@ -36,7 +36,7 @@ REDRAWN = 0.03
 
 
 def perturbed(adult: pa.Table, rows: int, folder: Path) -> Path:
-    """A folder of Parquet files: copies of Adult with some of their cells drawn anew."""
+    """A folder of Parquet files: copies of Adult with some of their cells drawn again."""
     target = folder / f"adult-{rows}-rows"
     if (target / "_done").exists():
         return target

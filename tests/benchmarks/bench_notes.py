@@ -43,7 +43,7 @@ def without_notes() -> Iterator[None]:
 
 
 def policy_of(folder: Path, target: Path) -> pp.Policy:
-    """Two columns generalized, three beside them as they are."""
+    """Two columns generalized, three next to them as they are."""
     return pp.Policy.from_dict(
         {
             "version": 1,

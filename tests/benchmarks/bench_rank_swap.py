@@ -1,4 +1,4 @@
-"""Rank swapping of one column beside a plain global sort of it on the same engine, in the same run.
+"""Rank swapping of one column next to a plain global sort of it on the same engine, in the same run.
 
 Runs are interleaved, so that a noisy machine slows both alike; the least of the repeats counts. Two columns: one of
 some 147,000 distinct values, one near-unique. Prints only.
@@ -127,7 +127,7 @@ def main() -> None:
                 source = Source(data=str(path), format="parquet")
                 table = engine.with_record_ids(engine.scan(source), None, Seed.insecure(1))
                 if name == "spark":
-                    # Else every question computes the record ids anew, which is no part of a swap.
+                    # Else every question computes the record ids again, which is not part of a swap.
                     table = replace(table, frame=table.frame.persist())  # type: ignore[type-var]
                     engine.count(table)
                     engine.reduce_rows(table, list(COLUMNS), _Rows(), None)  # type: ignore[arg-type]

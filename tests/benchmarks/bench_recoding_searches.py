@@ -1,5 +1,5 @@
-"""Searches of levels beside a baseline of the same run: thirty columns without a budget, sixteen under a limit of time,
-one sweep over a census table, and what a plan of a small table costs beside its search. Prints only.
+"""Searches of levels compared with a baseline of the run: thirty columns without budget, sixteen with a time limit,
+one sweep over a census table, and what a plan of a small table costs next to its search. Prints only.
 
 `--census` is a Parquet file of Census-Income (KDD); CPU seconds are those of the process.
 """
@@ -106,7 +106,7 @@ def cpu_seconds(job: Callable[[], Any]) -> tuple[float, Any]:
 
 
 def sixteen_columns(engine: EmbeddedEngine, census: Path, seconds: float) -> None:
-    """Each search for so long, beside a greedy descent without a limit of time."""
+    """Each search for so long, next to a greedy descent without a limit of time."""
     table, context = problem(engine, census, (*NINE, *SEVEN))
     stage = Generalize(search="top_down", suppress_at_most=SHARE)
     encoded = encode(engine, table, stage, context)
@@ -135,7 +135,7 @@ def sixteen_columns(engine: EmbeddedEngine, census: Path, seconds: float) -> Non
 
 
 def thirty_columns(engine: EmbeddedEngine, census: Path) -> None:
-    """Each search without a budget of its own, beside a greedy descent."""
+    """Each search without a budget of its own, next to a greedy descent."""
     table, context = problem(engine, census, (*NINE, *SEVEN, *FOURTEEN), WIDE_ROWS)
     base: tuple[float, float] | None = None
     for name in ("top_down", "genetic", "bottom_up", "optimal"):
@@ -168,7 +168,7 @@ def peak_megabytes() -> float:
 
 
 def one_sweep(engine: EmbeddedEngine, census: Path) -> None:
-    """Local recoding of nine columns, a search beside the sweep."""
+    """Local recoding of nine columns, a search next to the sweep."""
     table, context = problem(engine, census, NINE)
     base: tuple[float, float] | None = None
     for method in ("sweep", "search"):
@@ -186,7 +186,7 @@ def one_sweep(engine: EmbeddedEngine, census: Path) -> None:
 
 
 def small_tables(runs: int) -> None:
-    """What a plan and its application cost beside the search, and in the database alone."""
+    """What a plan and its application cost next to the search, and in the database alone."""
     within, in_place = [0.0], session.SMALL_ROWS
 
     def timed(*given: Any) -> Any:
@@ -221,10 +221,10 @@ def small_tables(runs: int) -> None:
             least = min(beside[1:])
             base = base or least
             record(
-                f"plan beside its search, {rows:,} rows, {name}", took=least, baseline=base, beside="in the database"
+                f"plan next to its search, {rows:,} rows, {name}", took=least, baseline=base, beside="in the database"
             )
             print(
-                f"{rows:>5,} records, {name}: plan beside its search {least:.4f} CPU s ({least / base:4.2f})   "
+                f"{rows:>5,} records, {name}: plan next to its search {least:.4f} CPU s ({least / base:4.2f})   "
                 f"transform {min(applied[1:]):.4f}",
                 flush=True,
             )

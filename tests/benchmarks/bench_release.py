@@ -40,7 +40,7 @@ def release_table(folder: Path, rows: int, shape: str, texts: int = 0, zips: int
     texts : int
         Distinct texts in one quasi-identifier, as many as rows; 0 for few.
     zips : int
-        Released zips, in place of those of the shape.
+        Released zips, instead of those of the shape.
     more : int
         Further columns, insensitive: half texts of few values, half numbers.
     """

@@ -1,6 +1,6 @@
 """Risks of a sample: individual risk as one class count, log-linear risk, SUDA2, frequencies with blanks.
 
-Each beside the bare class count of the same table in the same run. Prints only. The census and Adult tables are given
+Each next to the bare class count of the same table in the same run. Prints only. The census and Adult tables are given
 as files; without them made ones stand in.
 """
 
@@ -35,7 +35,7 @@ def made(rows: int) -> pa.Table:
 def timed(
     engine: Engine, table: Any, roles: Roles, entry: Guarantee, rules: JudgingRules | None = None, base: float = 0.0
 ) -> float:
-    """Judge twice, the second time with everything compiled, and print; with the seconds of a count, beside it."""
+    """Judge twice, the second time with everything compiled, and print; with the seconds of a count, next to it."""
     for _ in range(2):
         start = time.perf_counter()
         found = assess(engine, table, guarantees=[], measures=[entry], roles=roles, rules=rules)

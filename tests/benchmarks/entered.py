@@ -11,7 +11,7 @@ the second time that it runs, so that imports are not counted:
 - `column`: the same release, of what is handed the column `age` or an object that holds it: the frames among whose
   arguments its name occurs
 
-`depth` is the number of own frames on the stack when a model's `measure` is called, at the most; `changes` is how often
+`depth` is the number of own frames on the stack when a model's `measure` is called, at most; `changes` is how often
 a frame is entered from one of another room, where a room is a folder or module right below `privpipe`.
 """
 
@@ -168,7 +168,7 @@ def counted(way: str) -> dict[str, int]:
         frame.to_csv("people.csv", index=False)
         ways = {"check": lambda: pp.k_anonymity(frame, ["sex", "education"]), "validate": validated}
         run = ways.get(way, lambda: pp.release(policy()))
-        run()  # imports are no part of what is counted
+        run()  # imports are not part of what is counted
         profiled(entered, run)
         os.chdir("/")
     return entered.figures()

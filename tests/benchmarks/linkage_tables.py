@@ -1,4 +1,4 @@
-"""Print the tables of docs/linkage.md: what linkage finds on Census and EIA, beside the published figures.
+"""Print the tables of docs/linkage.md: what linkage finds on Census and EIA, next to the published figures.
 
     python tests/benchmarks/linkage_tables.py --data ../shared > docs/linkage.md
 
@@ -133,7 +133,7 @@ SWAPS = f"""# What linkage finds
 Made by `python tests/benchmarks/linkage_tables.py`; figures in percent of right links. Published figures are those of
 Torra's slides after Nin, Herranz, Torra (DKE 64, 2008) and Abril, Navarro-Arribas, Torra (Information Fusion, 2012 and
 2015). They do not say which columns an intruder had nor, for probabilistic linkage, when two numbers agree. Differences
-are left as they are.
+are left unchanged.
 
 ## Rank swapping, p = 2 to 20 %
 
@@ -155,7 +155,7 @@ differences. WM, OWA, CI (monotone measure) and SB (no condition on the matrix):
 figure is a proved optimum; two are what was found and what no distance of the kind exceeds when the time ended.
 """
 DIFFERENCES = """
-What differs: AM lies above the published figures throughout and WM on either side of them, furthest below on M5-38,
+What differs: AM is above the published figures throughout and WM on either side of them, furthest below on M5-38,
 so the published sets were grouped in another way, not stated there. PLD falls off faster at p = 4 to 8 %: agreement
 within 2 % of the ranks is our choice. DLD and RSLD of Census fall below the published ones from p = 14 % on, and RSLD
 of EIA at p = 2 % by ten points; the readings tried elsewhere do not remove that either.

@@ -1,4 +1,4 @@
-"""What benchmarks measured, as lines of JSON for `python tests/benchmarks`; printed lines stay as they are."""
+"""What benchmarks measured, as lines of JSON for `python tests/benchmarks`; printed lines stay unchanged."""
 
 from __future__ import annotations
 

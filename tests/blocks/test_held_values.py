@@ -110,7 +110,7 @@ def test_many_values_of_one_person() -> None:
 HIV = [(0, 0, 0), (0, 0, 1), (0, 1, 0), (0, 1, 2), (0, 2, 0), (0, 2, 3)]
 """Three persons who all have one illness, each with one more."""
 CROSSED = [(0, 0, 0), (0, 0, 1), (0, 1, 0), (0, 1, 2), (0, 2, 1), (0, 2, 2), (0, 3, 0)]
-"""The sets {a, b}, {a, c}, {b, c} and {a}: four, and no illness is everybody's."""
+"""The sets {a, b}, {a, c}, {b, c} and {a}: four, and no illness is everyone's."""
 
 
 def block_of(rows: Rows) -> ClassBlock:
@@ -126,7 +126,7 @@ def block_of(rows: Rows) -> ClassBlock:
 @pytest.mark.parametrize(
     ("rows", "alpha", "l", "entropy", "infimum"),
     [(HIV, 1.0, 1, 1.0, None), (CROSSED, 0.75, 4, 4.0, 1 / 3)],
-    ids=["one illness is everybody's", "none is"],
+    ids=["one illness is everyone's", "none is"],
 )
 def test_worked_classes(rows: Rows, alpha: float, l: int, entropy: float, infimum: float | None) -> None:
     block, facts = block_of(rows), Facts(unit="persons")

@@ -1,4 +1,4 @@
-"""Parameters said once: every constraint of every entry refuses what lies beyond it, and marks say what fields name."""
+"""Parameters said once: every constraint of every entry refuses what is beyond it, and marks say what fields name."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def places() -> list[tuple[type, str, tuple[str, ...], bool, Any]]:
 
 
 def refusals(owner: type, name: str, value: Any) -> list[bool]:
-    """Whether each example refuses the value for its range, and not for what stands beside it."""
+    """Whether each example refuses the value for its range, and not for what stands next to it."""
     told = []
     for example in NESTED[owner] if owner in NESTED else owner.examples():  # type: ignore[attr-defined]
         try:

@@ -73,7 +73,7 @@ def test_a_check_gives_what_the_policy_gives() -> None:
 
 
 def judged_classes() -> list[Any]:
-    """Every example of a model of classes with a threshold that needs nothing beside the frame."""
+    """Every example of a model of classes with a threshold that needs nothing next to the frame."""
     return [
         example
         for name in CATALOGUE.built_in

@@ -157,7 +157,7 @@ CASES: dict[str, tuple[Change, int, tuple[str, ...]]] = {
     "seed not set": (policy("version: 1", "seed: {from_env: NO_SUCH_SEED}"), 2, ("NO_SUCH_SEED",)),
     "nowhere to publish": (policy("sink: {path: published/small}\n", ""), 2, ("sink",)),
     "no source": (policy('source: {path: data.csv, delimiter: ";"}\n', ""), 2, ("source",)),
-    "k that is no number": (policy("{k: 3}", "{k: many}"), 2, ("release.yaml:11:", "must be an integer, not a text")),
+    "k that is not a number": (policy("{k: 3}", "{k: many}"), 2, (":11:", "must be an integer, not a text")),
     "unknown option of an engine": (
         policy("version: 1", "engines: {embedded: {thread: 2}}"),
         2,

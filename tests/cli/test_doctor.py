@@ -51,8 +51,8 @@ def test_the_embedded_engine_opens(run: Any) -> None:
 @pytest.mark.parametrize(
     ("name", "version", "told"),
     [
-        ("numpy", "1.26.4", "numpy 1.26.4 is installed and >=2.0 is needed"),
-        ("duckdb", "2.0.0", "duckdb 2.0.0 is installed and "),
+        ("numpy", "1.26.4", "numpy 1.26.4 is installed, but >=2.0 is needed"),
+        ("duckdb", "2.0.0", "duckdb 2.0.0 is installed, but "),
     ],
 )
 def test_a_package_of_a_version_that_does_not_fit_is_named(

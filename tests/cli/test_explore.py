@@ -1,4 +1,4 @@
-"""`privpipe explore`: one page for who knows the token, on this machine alone, until a choice or nobody asks."""
+"""`privpipe explore`: one page for who knows the token, on this machine alone, until a choice or no one asks."""
 
 from __future__ import annotations
 
@@ -229,7 +229,7 @@ def test_it_ends_by_itself(run: Any, place: Path, monkeypatch: pytest.MonkeyPatc
     done = run("explore", place / "release.yaml", "--minutes", "0.05", "--settings", "2")
     assert done.exit_code == 0, done.stderr
     assert done.stdout.startswith("http://127.0.0.1:")
-    assert "no page asked any more" in done.stderr
+    assert "no page sent requests any more" in done.stderr
     assert (place / "release.yaml").read_bytes() == before
 
 

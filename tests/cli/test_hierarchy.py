@@ -112,7 +112,7 @@ def test_a_file_alone_is_checked_and_shown(run: Any, tmp_path: Path) -> None:
         ("canary;x;*\ncanary;y;*\n", "duplicate", "line 2 repeats the raw value of line 1"),
         ("canary;x;u;*\nb;x;v;*\n", "not_functional", "line 1 and line 2 share their label at level 1"),
         ("canary;x\nb;y\n", "no_root", "level 1, the last, has 2 labels"),
-        ("canary;*\n", "type", "line 1 is no integer"),
+        ("canary;*\n", "type", "line 1 is not of type integer"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_told_by_line_and_level(

@@ -16,7 +16,7 @@ KEY = "k" * 40
 
 @pytest.fixture
 def released(place: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A policy that released twice beside a ledger."""
+    """A policy that released twice next to a ledger."""
     monkeypatch.setenv("PRIVPIPE_LEDGER_KEY", KEY)
     policy = place / "release.yaml"
     text = policy.read_text()

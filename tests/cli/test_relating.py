@@ -52,7 +52,7 @@ def test_each_known_way_to_a_bad_policy_is_proposed_right(drafted: Any) -> None:
     _, guesses = drafted
     roles = {name: guess.role for name, guess in guesses.items()}
     assert roles["household"] == roles["remark"] == "identifier"
-    assert roles["wgt"] == roles["school_number"] == "drop"  # they name nobody
+    assert roles["wgt"] == roles["school_number"] == "drop"  # they name no one
     assert "survey weight" in guesses["wgt"].reason
     assert "key of households, of 2." in guesses["household"].reason
     assert "free text, of 9 words" in guesses["remark"].reason

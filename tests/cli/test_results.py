@@ -38,7 +38,7 @@ def assessment(outcome: Any = "pass") -> Assessment:
 
 
 def facade(monkeypatch: pytest.MonkeyPatch, name: str, function: Any) -> None:
-    """Put a function in the place of one of the facade's."""
+    """Put a function instead of one of the facade's."""
     # Both are imported before either is changed: what is imported later would keep the function for good.
     modules = [importlib.import_module(f"privpipe.running.{room}") for room in ("verbs",)]
     for module in modules[: 2 if name == "assess" else 1]:

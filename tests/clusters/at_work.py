@@ -33,11 +33,11 @@ def killing_problems(ended: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[s
     whole = ended["none"]
     fine = (whole["code"], whole["died"]) == (0, False)
     fine = fine and sum(row[-1] for row in whole["rows"]) == whole["judged"]["records"]
-    yield "none", [] if fine else [f"the release that nobody disturbed ended with {whole['code']}: {whole['said']}"]
+    yield "none", [] if fine else [f"the release that no one disturbed ended with {whole['code']}: {whole['said']}"]
     for kind, found in ended.items():
         if kind == "none":
             continue
-        problems = [] if found["died"] else ["nobody was killed"]
+        problems = [] if found["died"] else ["no one was killed"]
         if found["published"]:
             alike = ("code", "left", "documents", "rows", "judged")
             problems += [

@@ -1,4 +1,4 @@
-"""Every entry of the catalogues once on an engine, beside what the embedded engine makes of it."""
+"""Every entry of the catalogues once on an engine, next to what the embedded engine makes of it."""
 
 from __future__ import annotations
 
@@ -82,6 +82,6 @@ def _pairs(judging: Judging, embedded: Engine, engine: Engine, setting: str, ent
 
 
 def small_settings() -> Mapping[str, Any]:
-    """Settings whose stages need no ranks: an engine that works stages out anew for every question has few to work."""
+    """Settings whose stages need no ranks: an engine that works stages out again for every question has few to work."""
     stages = ({"generalize": {"levels": {"age": 2, "zip": 2, "town": 1}}},)
     return {**SETTINGS, "labels": replace(SETTINGS["labels"], stages=stages)}

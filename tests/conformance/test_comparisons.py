@@ -30,7 +30,7 @@ EVERY: list[Guarantee] = [
 ]
 COMPARING = [entry for entry in EVERY if compares_tables(entry)]
 NOT_JUDGED: Mapping[str, str] = {
-    "complementary_release": "beside earlier releases: tests/measures/risk/releases",
+    "complementary_release": "next to earlier releases: tests/measures/risk/releases",
     "repeated_noise": "by a ledger that runs keep",
     "unsorted_matching": "by the order of files that were written",
     "minimality_attack": "it runs the stages again",

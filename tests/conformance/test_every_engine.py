@@ -67,7 +67,7 @@ def test_spark_gives_the_oracle_verdict_of_one_example_of_each_entry(spark_engin
     indirect=["engine"],
 )
 def test_files_in_parts_are_one_table(engine: Engine, table: HostileTable, tmp_path: Path) -> None:
-    """Each row lies in another file than the one before: classes must be put together again."""
+    """Each row is in another file than the one before: classes must be put together again."""
     conforming(Conformance(engine, EVERY_EXAMPLE, folder=tmp_path), table)
 
 
@@ -85,7 +85,7 @@ def verdicts(engine: Engine, frame: Any) -> list[dict[str, Any]]:
 
 
 def test_engines_agree_to_the_last_bit_in_any_row_order(engine: Engine) -> None:
-    """Sums run over values in sorted order; where a record lies is nobody's business."""
+    """Sums run over values in sorted order; where a record lies is no one's business."""
     frame = HOSTILE_TABLES["one_huge_class"].frame()
     plain = verdicts(PlainEngine(), frame)  # type: ignore[arg-type]
     shuffled = frame.take(np.random.default_rng(7).permutation(len(frame)))

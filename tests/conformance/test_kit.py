@@ -134,7 +134,7 @@ def test_incomplete_entries_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     catalogue = Catalogue("privpipe.models", "privacy model", {"KAnonymity": "identity.k_anonymity"})
     monkeypatch.setattr(Catalogue, "of_class", lambda *_: Bare)
     faults = "\n".join(catalogue_problems(catalogue))
-    for text in ("no example", "parameter m has no line of text", "`threat` is empty", "no sentence"):
+    for text in ("no example", "parameter m has no line of text", "`threat` is empty", "not a sentence"):
         assert text in faults
 
 

@@ -78,7 +78,7 @@ def matches_wildcards(engine: Engine, table: HostileTable, wildcard: str | None)
 
     def match(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
         if one and (set(one) == {None}) != (set(other) == {None}):
-            return False  # who is blank everywhere vouches for nobody
+            return False  # who is blank everywhere vouches for no one
         return all(a == b or None in (a, b) for a, b in zip(one, other, strict=True))
 
     sizes = [sum(match(one, other) for other in rows) for one in rows]

@@ -188,7 +188,7 @@ def test_figures_of_persons_do_not_depend_on_where_rows_lie(engine: Engine, part
 
 
 def test_households_are_counted_by_the_same_definition(engine: Engine) -> None:
-    """`over: households` without a `person_id`: three homes in all of which somebody has one illness."""
+    """`over: households` without a `person_id`: three homes in all of which someone has one illness."""
     rows = {
         "home": ["a", "a", "b", "b", "c", "c"],
         "zip": ["1"] * 6,

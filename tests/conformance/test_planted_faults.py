@@ -1,4 +1,4 @@
-"""Planted faults in models, measures and engines: each mutant is seen by the kit. Those of stages stand beside."""
+"""Planted faults in models, measures and engines: each mutant is seen by the kit. Stages have their own file."""
 
 from __future__ import annotations
 
@@ -238,7 +238,7 @@ def test_a_wrong_comparison_at_the_threshold_is_seen(mutant: Guarantee) -> None:
 
 
 class OracleDisagrees(KAnonymity):
-    """A model that is right beside an oracle that is not."""
+    """A model that is right next to an oracle that is not."""
 
     @staticmethod
     def oracle(model: Any, classes: Any) -> Expected:
@@ -277,7 +277,7 @@ class SplitsClasses(PlainEngine):
 
 
 class MarksOtherClasses(PlainEngine):
-    """Takes classes that somebody is in for suppressed ones. (One that forgets the mark is found out by the judge.)"""
+    """Takes classes that someone is in for suppressed ones. (One that forgets the mark is found out by the judge.)"""
 
     def classes(self, table: Any, query: ClassQuery) -> Iterator[ClassBlock]:
         for block in super().classes(table, query):

@@ -33,7 +33,7 @@ class Noisy(RowTransformer):
 
 
 class IgnoresTheSeed(Noisy):
-    """Noise that anybody can work out."""
+    """Noise that anyone can work out."""
 
     def noise(self, rows: RowBlock, draws: Draws) -> Any:
         return np.sin(rows["income"])

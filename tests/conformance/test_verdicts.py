@@ -27,7 +27,7 @@ ENTRIES: list[Any] = [
     if getattr(example, "time_limit_s", None) is None  # a solver that stops by the clock promises no last bit
 ]
 NOT_JUDGED: Mapping[str, str] = {
-    "complementary_release": "judged by a ledger that runs keep, or beside releases before: tests/running",
+    "complementary_release": "judged by a ledger that runs keep, or next to releases before: tests/running",
     "repeated_noise": "judged by a ledger that runs keep: tests/measures/risk/releases",
     "unsorted_matching": "it is about the order of the rows of the files themselves",
     "minimality_attack": "it runs the stages again, which a finished table cannot",

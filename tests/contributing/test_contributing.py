@@ -24,7 +24,7 @@ OTHERS = (
     "tests/leaving/test_public_plans.py",
     "tests/reference/test_coverage.py",
 )
-"""Tests that go through the catalogues beside those that the text names, and which of them a new entry could upset."""
+"""Tests that go through the catalogues next to those that the text names, and which of them a new entry could upset."""
 UPSET = (
     "catalogue or top_share or keep_prefix or worst_guess or complete or unique or oracle or site_says or imports "
     "or explained"
@@ -63,7 +63,7 @@ def files(text: str) -> Iterator[tuple[str, str, str]]:
 def put(path: Path, kind: str, body: str) -> None:
     """A new file, or lines added to one that is there."""
     if kind != "diff":
-        assert not path.exists(), f"{path} is no new file"
+        assert not path.exists(), f"{path} is not a new file"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(body, encoding="utf-8")
         return

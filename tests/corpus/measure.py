@@ -1,6 +1,6 @@
-"""Runs `privpipe init` and `privpipe release` on the tables of the corpus, and beside them the policies by hand.
+"""Runs `privpipe init` and `privpipe release` on the tables of the corpus, and next to them the policies by hand.
 
-`python -m tests.corpus.measure [FOLDER] [--only NAME ...] [--page FILE]`. Without `--page` it prints the table. Nobody
+`python -m tests.corpus.measure [FOLDER] [--only NAME ...] [--page FILE]`. Without `--page` it prints the table. No one
 edits a draft: the line of its seed alone is made valid, so that a run can be repeated.
 """
 

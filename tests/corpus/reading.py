@@ -78,7 +78,7 @@ def _constructors() -> dict[Any, Any]:
 
 def write(source: str, target: Path) -> None:
     """Write the table at `source` as CSV: missing values as empty fields, whole numbers without a fraction."""
-    frame = frame_of(source).drop(columns="rownames", errors="ignore")  # the numbers of R's rows are no data
+    frame = frame_of(source).drop(columns="rownames", errors="ignore")  # the numbers of R's rows are not data
     for name in frame.columns:
         values = frame[name]
         if values.dtype.kind == "f" and (values.dropna() % 1 == 0).all():

@@ -1,4 +1,4 @@
-"""The tables of the corpus: the package each comes in, where it lies there, whose it is and under which licence."""
+"""The tables of the corpus: the package each comes in, where it is there, whose it is and under which licence."""
 
 from __future__ import annotations
 

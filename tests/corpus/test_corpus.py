@@ -1,6 +1,6 @@
 """First releases of real tables: the page is of the shape that its command makes, and the smaller tables go through.
 
-`make corpus` fetches the tables. PRIVPIPE_CORPUS names their folder, else they lie in the user's cache.
+`make corpus` fetches the tables. PRIVPIPE_CORPUS names their folder, else they are in the user's cache.
 """
 
 from __future__ import annotations

@@ -172,7 +172,7 @@ def test_ci_runs_the_tests_of_make(shell: Shell, programs: Callable[[str, str], 
 
 
 def test_constraints_name_what_the_package_asks_for() -> None:
-    """A range of constraints.txt lies inside the one of pyproject.toml, else nothing could be installed."""
+    """A range of constraints.txt is inside the one of pyproject.toml, else nothing could be installed."""
     wanted = (PROJECT / "pyproject.toml").read_text(encoding="utf-8")
     for line in (PROJECT / "constraints.txt").read_text(encoding="utf-8").splitlines():
         if line and not line.startswith("#"):

@@ -29,7 +29,7 @@ MEASURES = [{"prosecutor_risk": {}}, {"information_loss": {"measure": "ncp"}}]
 
 
 class Reader:
-    """Somebody who types what a page says, in the folder where she is."""
+    """Someone who types what a page says, in the folder where she is."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.code, self.typed, self.said = folder, 0, 0, ""
@@ -69,7 +69,7 @@ class Reader:
             (self.folder / out).write_text(done.stdout, encoding="utf-8")
 
     def named(self, line: str) -> str:
-        """The line with the run that there is in place of the page's."""
+        """The line with the run that there is instead of the page's."""
         found = [path.name.removesuffix(".waiting") for path in self.folder.glob("published/.*.privpipe/records/2*")]
         return RUN_ID.sub(lambda _: max(found), line)
 

@@ -21,7 +21,7 @@ PERSONS = 400
 
 
 def hospital(folder: Path, *, most: int = 3, lost: int = 0) -> Path:
-    """Patients, up to `most` visits of each with a value that is no key's `lost` times, and what visits prescribe."""
+    """Patients, up to `most` visits of each with a value that is not a key's `lost` times, and prescriptions."""
     draw = np.random.default_rng(3)
     ids = [f"p{at:04}" for at in range(PERSONS)]
     patients = {

@@ -36,10 +36,10 @@ def test_a_use_is_a_line_that_names_columns(line: str, use: Use) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("", "is no use of a table; write mean of NUMBER"),
+        ("", "is not a use of a table; write mean of NUMBER"),
         ("regresion of income on age", "did you mean 'regression'"),
-        ("regression of income", "says not on which columns"),
-        ("mean of incme by sex", "names 'incme', which is no column of the policy; did you mean 'income'"),
+        ("regression of income", "does not name the columns after on"),
+        ("mean of incme by sex", "names 'incme', which is not a column of the policy; did you mean 'income'"),
         ("table of sex by sex", "names a column twice"),
         ("mean of sex by age", "needs a number; 'sex' is declared as text"),
     ],

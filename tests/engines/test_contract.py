@@ -264,7 +264,7 @@ SECRET = "Zebulon"
         (f'a,b\n1,"{SECRET}\n', "inside a quoted field"),
         (f"a;b\n{SECRET};2\n", "is that the delimiter"),
         (f"a,b\n{SECRET},2\n7,1\n{SECRET},2\n", "'a' is declared integer, and 2 cells are not"),
-        (f"a,A\n{SECRET},2\n", "differ by case"),
+        (f"a,A\n{SECRET},2\n", "differ only in case"),
         ("", "empty"),
         (f"b,c\n{SECRET},2\n", "'a' not in the data"),
     ],

@@ -1,4 +1,4 @@
-"""What every engine must make alike of released records beside their originals, and of thin samples."""
+"""What every engine must make alike of released records next to their originals, and of thin samples."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def keyed(engine: Engine, scanned: Any, rows: pa.Table, parts: int) -> Any:
 
 
 def test_released_records_stand_beside_their_originals(engine: Engine, scanned: Any) -> None:
-    """Some are in one table alone; missing cells and marks stay as they are, and ids stay behind."""
+    """Some are in one table alone; missing cells and marks stay unchanged, and ids stay behind."""
     zips = ["a", None, "b", "*", "a", "c", None, "b"]
     original = pa.table({"who": range(8), "zip": zips, "age": [1.5, None, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]})
     released = pa.table({"who": range(2, 10), "zip": ["*", None, "*", "*", "x", "*", None, "z"]})
@@ -76,7 +76,7 @@ def test_a_thin_sample_holds_the_same_records_of_every_table(engine: Engine, sca
 
 
 class _TopIds:
-    """Rows whose id lies beyond the first half."""
+    """Rows whose id is beyond the first half."""
 
     def __call__(self, rows: RowBlock) -> RowBlock:
         return rows.take(np.flatnonzero(rows.record_ids[:, 0] > 0))

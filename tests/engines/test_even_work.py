@@ -23,7 +23,7 @@ QUERY = ClassQuery(keys=("zip", "age"))
 
 @pytest.fixture(scope="module")
 def people(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Half of the records are one class, and in the first file they lie one after the other."""
+    """Half of the records are one class, and in the first file they are one after the other."""
     folder = tmp_path_factory.mktemp("people")
     rng = np.random.default_rng(4)
     half = np.arange(RECORDS) < RECORDS // 2
@@ -41,7 +41,7 @@ def people(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def most_uneven(rows: list[int]) -> float:
-    """The rows of the largest task beside those of the median one."""
+    """The rows of the largest task next to those of the median one."""
     assert len(rows) > 1, "one task has all of them"
     return max(rows) / statistics.median(rows)
 

@@ -91,7 +91,7 @@ def test_a_file_that_cannot_be_opened_is_an_engine_error(
     engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str
 ) -> None:
     path = tmp_path / f"rows.{ending}"
-    path.mkdir()  # a directory in the place of a file, met after the files were listed
+    path.mkdir()  # a directory instead of a file, met after the files were listed
     monkeypatch.setattr("os.path.isdir", lambda name: False)
     monkeypatch.setattr("os.path.isfile", lambda name: True)
     with pytest.raises((EngineError, DataError), match="rows"):

@@ -1,4 +1,4 @@
-"""Column labels of pandas that are no text: refused on every face, with how to rename them."""
+"""Column labels of pandas that are not text: refused on every face, with how to rename them."""
 
 from __future__ import annotations
 

@@ -102,12 +102,12 @@ def check_shown(found: Any) -> None:
         ((FRAME, []), {}, "give two finished runs; a frame and a list"),
         ((FRAME, [TopCode(columns=["age"], at=3)]), {}, "measures of policy="),
         ((FRAME, [policy(), TopCode(columns=["age"], at=3)]), {}, "policies, or stages"),
-        ((FRAME, [3]), {}, "int is no policy"),
+        ((FRAME, [3]), {}, "int is not a policy"),
         ((FRAME,), {"grid": {"a.b": [1]}}, "varies one policy"),
         ((FRAME, [policy()]), {"policy": policy()}, "not both"),
         ((FRAME, [policy(), policy()]), {"risk": ["average_rsk"]}, "is called 'average_rsk'"),
         (("nowhere", "elsewhere"), {"risk": ["a"]}, "not for finished runs"),
-        (("nowhere", "elsewhere"), {}, "is no finished run"),
+        (("nowhere", "elsewhere"), {}, "is not a finished run"),
     ],
 )
 def test_wrong_calls(arguments: Any, options: Any, message: str) -> None:

@@ -1,4 +1,4 @@
-"""`pp.transform(..., losses=True)`: the same frame, and beside it what the command line shows."""
+"""`pp.transform(..., losses=True)`: the same frame, and next to it what the command line shows."""
 
 from __future__ import annotations
 

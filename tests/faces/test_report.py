@@ -40,7 +40,7 @@ def test_the_function_stays_when_its_room_is_imported() -> None:
 
 
 def test_wrong_calls_are_refused(released: Any, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="is no finished run"):
+    with pytest.raises(UsageError, match="is not a finished run"):
         pp.report(tmp_path)
     with pytest.raises(UsageError, match="no DataFrame"):
         pp.report(pd.DataFrame())

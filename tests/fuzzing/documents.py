@@ -1,4 +1,4 @@
-"""Readers of what a run wrote: each input is edits, and what was changed and not sealed anew must not be accepted."""
+"""Readers of what a run wrote: each input is edits, and what was changed and not sealed again must not be accepted."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Written:
     read : callable
         Reads it there; whether it is as a run wrote it, or None where nothing proves that.
     sealed : callable
-        Its bytes with checksums and seals made anew.
+        Its bytes with checksums and seals made again.
     told : callable
         What of its bytes counts: others with the same are no change.
     """
@@ -295,7 +295,7 @@ WRITTEN: dict[str, tuple[Written, tuple[str, ...], tuple[type[PrivpipeError], ..
         (UsageError, DataError),
     ),
     "record": (
-        # Nothing holds the bytes of a private record, which nobody else reads: its checksum is of what it says.
+        # Nothing holds the bytes of a private record, which no one else reads: its checksum is of what it says.
         Written(
             path=lambda here: here.records / "manifest.json", read=_recorded, sealed=_sealed_manifest, told=_content
         ),

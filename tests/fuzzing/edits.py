@@ -28,12 +28,12 @@ class Edits:
     Parameters
     ----------
     values : list of [place, what, value]
-        `set` puts the value there, `add` a key or item beside it, `drop` takes it out, `name` calls the key so,
+        `set` puts the value there, `add` a key or item next to it, `drop` takes it out, `name` calls the key so,
         `copy` puts there what stands at the place `value`.
     bytes : list of [at, cut, text]
         From the place `at` (modulo the length) so many bytes are cut, and the text put there.
     sealed : bool
-        Checksums and seals are made anew between the two.
+        Checksums and seals are made again between the two.
     """
 
     values: list[list[Any]] = field(default_factory=list)

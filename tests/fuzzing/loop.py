@@ -147,7 +147,7 @@ class Search:
         return data
 
     def keep(self) -> int:
-        """Write them in the place of what is kept now; how many there are."""
+        """Write them instead of what is kept now; how many there are."""
         folder = CORPORA / self.reader.name
         inputs = self.smallest()
         folder.mkdir(parents=True, exist_ok=True)

@@ -111,5 +111,5 @@ def _read(data: bytes) -> Any:
     try:
         text = data.decode()
         return json.loads(text) if text.lstrip()[:1] in "{[" else YAML(typ="safe", pure=True).load(text)
-    except Exception:  # noqa: BLE001 - whatever is no document is mutated as text
+    except Exception:  # noqa: BLE001 - whatever is not a document is mutated as text
         return None

@@ -85,7 +85,7 @@ FOUND = {
     "a record without a line end": ("record", [[1, 1, ""]], "accepted"),
     "a record that names half a character": ("record", [["suppression_mark"], "set", "\ud800"], "UsageError"),
     "classes of no unit": ("report", [["classes", "unit"], "drop", None], "UsageError"),
-    "classes of which nobody says what was perturbed": (
+    "classes of which no one says what was perturbed": (
         "report",
         [["classes", "perturbed"], "drop", None],
         "UsageError",
@@ -131,7 +131,7 @@ FOUND = {
     "keys of brackets": ("keys", [[0, 9999, DEEP]], "DataError"),
     "a request of brackets": ("request", [[0, 9999, DEEP]], "UsageError"),
     "a request of no statement": ("request", [["statement"], "set", 10**30], "UsageError"),
-    "a request that asks nobody": ("request", [["asked", "by"], "set", 3], "UsageError"),
+    "a request that asks no one": ("request", [["asked", "by"], "set", 3], "UsageError"),
 }
 
 

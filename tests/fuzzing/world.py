@@ -1,4 +1,4 @@
-"""A release with everything that a run writes beside it: what the fuzzed documents are edits of."""
+"""A release with everything that a run writes next to it: what the fuzzed documents are edits of."""
 
 from __future__ import annotations
 

@@ -187,7 +187,7 @@ def test_every_entry_is_an_expectation_or_a_gap_that_says_why() -> None:
             lambda name=name: getattr(ppgx, f"Expect{entries[name].__name__}"),
             lambda name=name: ppgx.suite_of([entries[name].examples()[0]], pp.Roles(), name="refused"),
         ):
-            with pytest.raises(gap.raises, match=f"{name} is no expectation"):
+            with pytest.raises(gap.raises, match=f"{name} is not an expectation"):
                 ask()
     with pytest.raises(pp.errors.UsageError, match="k_anonymity"):
         ppgx.EXPECTATIONS["k_anonimity"]

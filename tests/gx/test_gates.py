@@ -121,7 +121,7 @@ def test_a_sql_source_is_refused_in_one_sentence(tmp_path: Any) -> None:
     batch = source.add_table_asset("t", table_name="visits").add_batch_definition_whole_table("b").get_batch()
     result = batch.validate(ppgx.ExpectKAnonymity(k=2, quasi_identifiers=KEYS))
     assert not result.success
-    assert "a SQL data source cannot be judged as it lies" in str(result)
+    assert "a SQL data source cannot be judged in place" in str(result)
 
 
 def shown(expectation: Any, frame: pd.DataFrame = ROWS) -> str:
@@ -138,7 +138,7 @@ def test_data_docs_say_what_was_asked_and_why_it_failed() -> None:
     text = shown(ppgx.ExpectKAnonymity(k=3, quasi_identifiers=KEYS))
     assert "k_anonymity with k = 3" in text
     assert "over zip" in text
-    assert "4 of 4 records (100.00%) lie in 2 failing classes" in text
+    assert "4 of 4 records (100.00%) are in 2 failing classes" in text
 
 
 def test_data_docs_say_in_plain_words_what_a_failure_means() -> None:

@@ -245,7 +245,7 @@ def test_what_is_counted_together_is_counted_once(monkeypatch: pytest.MonkeyPatc
     found = validated(suite_for(guarantees), RELEASED)
     stop()
     assert len(found.results) == len(guarantees)
-    assert len(counts) == 2  # classes of the batch; classes beside the population
+    assert len(counts) == 2  # classes of the batch; classes next to the population
     assert asked.count("stack") == 1
     assert asked.count("reduce_pairs") == 1
     assert asked.count("distinct") == 2  # the batch's combinations and the original's

@@ -160,7 +160,7 @@ def test_a_refusal_of_a_sql_source_gives_the_reason(tmp_path: Path) -> None:
         validation_definitions=[context.validation_definitions.add(definition)],
         actions=[ppgx.RaiseOnFailure(name="gate")],
     )
-    with pytest.raises(Refused, match="a SQL data source cannot be judged as it lies") as refusal:
+    with pytest.raises(Refused, match="a SQL data source cannot be judged in place") as refusal:
         context.checkpoints.add(checkpoint).run()
     assert "2 of 2 expectation(s) failed: expect_column_values_to_be_in_set; expect_k_anonymity (not" in str(
         refusal.value

@@ -55,7 +55,7 @@ def test_the_time_zone_is_fixed_and_utc_unless_said() -> None:
     late = "2024-05-16T23:30:00"
     assert build({"levels": ["day"]}, [late]).labels(1) == ("2024-05-16",)
     assert build({"levels": ["hour", "day"], "timezone": "Europe/Rome"}, [late]).labels(1) == ("2024-05-17T01",)
-    with pytest.raises(PolicyError, match="timezone: 'Mars/Base' is no IANA time zone"):
+    with pytest.raises(PolicyError, match="timezone: 'Mars/Base' is not an IANA time zone"):
         HierarchySpec.from_mapping({"dates": {"levels": ["day"], "timezone": "Mars/Base"}})
 
 

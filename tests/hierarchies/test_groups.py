@@ -72,7 +72,7 @@ def test_natural_orders() -> None:
 def test_declared_orders_are_read_under_the_type() -> None:
     assert build({"order": [1, "02", 3.0], "sizes": [2]}, ["2"], kind="integer").values == ("1", "2", "3")
     assert build({"order": [True, False], "sizes": [2]}, ["true"], kind="boolean").values == ("true", "false")
-    with pytest.raises(UsageError, match="entry 2 is no integer"):
+    with pytest.raises(UsageError, match="entry 2 is not of type integer"):
         build({"order": [1, "x"], "sizes": [2]}, [], kind="integer")
     with pytest.raises(UsageError, match="entries 1 and 3 are the same value"):
         build({"order": [1, 2, "01"], "sizes": [2]}, [], kind="integer")
@@ -98,7 +98,7 @@ def test_empty_data_under_a_natural_order() -> None:
         ({"counts": [2.5]}, "counts: must be an integer >= 1"),
         ({"sizes": [2], "order": "alphabetic"}, "order: must be natural | text"),
         ({"sizes": [2], "order": [["a"]]}, "order: its entries must be texts"),
-        ({"sizes": [2], "by": "frequency"}, "by: frequency goes with counts"),
+        ({"sizes": [2], "by": "frequency"}, "by: frequency requires counts"),
         ({"counts": [2], "by": "freqency"}, "did you mean 'frequency'"),
         ({"size": [2]}, "unknown key 'size'; did you mean 'sizes'?"),
     ],

@@ -175,7 +175,7 @@ def test_unknown_values_are_counted_and_never_shown(tmp_path: Path) -> None:
 def test_a_raw_value_of_another_type(tmp_path: Path) -> None:
     error = refused(written(tmp_path, f"age;group\n7;*\n{SECRET};*\n"), type="integer")
     assert error.kind == "type"
-    assert "the raw value of line 1 is no integer (2 such lines)" in str(error)
+    assert "the raw value of line 1 is not of type integer (2 such lines)" in str(error)
     assert "header: true" in str(error)
 
 

@@ -131,7 +131,7 @@ def test_other_types_are_refused(kind: str) -> None:
 @pytest.mark.parametrize(
     ("intervals", "message"),
     [
-        ({"widths": [5, 12]}, "widths: not functional: 12 is no whole multiple of 5"),
+        ({"widths": [5, 12]}, "widths: not functional: 12 is not a whole multiple of 5"),
         ({"widths": [5, 0]}, "widths: must be above 0"),
         ({"widths": []}, "widths: must be a list"),
         ({"widths": ["wide"]}, "widths: must be a finite number"),

@@ -27,7 +27,7 @@ def labels(hierarchy: Hierarchy) -> list[tuple[str, ...]]:
 
 
 def holds(label: str, value: str) -> bool:
-    """Whether a value lies in the interval that its label says."""
+    """Whether a value is in the interval that its label says."""
     if label == "*":
         return True
     ends = interval_ends(label)
@@ -105,7 +105,7 @@ def quantile_cuts(values: list[int], count: int) -> list[int]:
     st.sampled_from(["auto", 1, 7]),
 )
 def test_quantiles_are_those_of_the_definition(numbers: list[int], times: int, rounding: Any) -> None:
-    """Each cut is the nearest multiple, between the cuts next to it, that is no value of fewer than 5 records."""
+    """Each cut is the nearest multiple, between the cuts next to it, that is not a value of fewer than 5 records."""
     values = numbers * times
     found = build({"quantiles": {"counts": [8, 4, 2], "round": rounding, "labels": "brackets"}}, values)
     finest = quantile_cuts(values, 8)

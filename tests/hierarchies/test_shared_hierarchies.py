@@ -1,4 +1,4 @@
-"""The hierarchy files beside the project: levels and labels a level as their tables give them."""
+"""The hierarchy files next to the project: levels and labels a level as their tables give them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TABLE = {
 
 def shared_file(name: str) -> Path:
     if not (DATA / name).is_file():
-        pytest.skip(f"{name} is not beside the project")
+        pytest.skip(f"{name} is not next to the project")
     return DATA / name
 
 

@@ -1,4 +1,4 @@
-"""DAGs that ask for what must not happen; the test puts them beside the example."""
+"""DAGs that ask for what must not happen; the test puts them next to the example."""
 
 from __future__ import annotations
 

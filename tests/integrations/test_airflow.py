@@ -146,7 +146,7 @@ def _wait_for_dags(running: Airflow, names: set[str]) -> None:
 
 
 def _wait_for_server(running: Airflow, port: int) -> None:
-    """Tasks talk to it; one that finds nobody fails and is tried again, which is not what is counted here."""
+    """Tasks talk to it; one that finds no one fails and is tried again, which is not what is counted here."""
     until = time.monotonic() + PATIENCE
     while time.monotonic() < until:
         with (

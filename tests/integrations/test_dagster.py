@@ -75,7 +75,7 @@ def test_a_sink_in_the_home_of_dagster_is_an_error(tool: Any, home: Path, pipeli
     file = pipelines / "dagster" / "definitions.py"
     code, events, told = materialize(tool, home, file, "adult_public_use", PRIVPIPE_PUBLISHED=str(link))
     assert (code, events["STEP_UP_FOR_RETRY"]) == (1, 0)
-    assert "lies in the home of Dagster" in told
+    assert "is in the home of Dagster" in told
     assert not (home / "home" / "adult").exists()
 
 

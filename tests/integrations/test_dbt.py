@@ -1,4 +1,4 @@
-"""The dbt example, built by dbt on DuckDB, twice in a row; and what its macros say beside privpipe itself."""
+"""The dbt example, built by dbt on DuckDB, twice in a row; and what its macros say next to privpipe itself."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ select * from (values
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory, pipelines: Path, tool: Any) -> Path:
-    """A copy of the example beside the policies and the data, with its package."""
+    """A copy of the example next to the policies and the data, with its package."""
     home = tmp_path_factory.mktemp("dbt")
     shutil.copytree(pipelines / "dbt", home / "dbt")
     for name in ("adult", "refused"):

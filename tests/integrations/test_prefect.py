@@ -54,7 +54,7 @@ def test_the_three_ends(tool: Any, home: Path, pipelines: Path, time: str) -> No
 def test_a_sink_in_the_home_of_prefect_is_an_error(tool: Any, home: Path, pipelines: Path) -> None:
     ended = flow(tool, home, pipelines, "adult_public_use", PRIVPIPE_PUBLISHED=str(home / "home" / "published"))
     assert ended.returncode == 1
-    assert "lies in the home of Prefect" in ended.stdout + ended.stderr
+    assert "is in the home of Prefect" in ended.stdout + ended.stderr
 
 
 def test_what_prefect_kept_holds_no_cell(home: Path, holds_no_cell: Callable[[Path], None]) -> None:

@@ -1,4 +1,4 @@
-"""What every column of a release has lost: the figures beside an oracle in plain Python, on every engine."""
+"""What every column of a release has lost: the figures next to an oracle in plain Python, on every engine."""
 
 from __future__ import annotations
 

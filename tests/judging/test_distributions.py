@@ -1,4 +1,4 @@
-"""Lines of a column for people: every record stands in one, and none rests on fewer records than may be shown."""
+"""Lines of a column for people: every record is in one, and none rests on fewer records than may be shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns in which most records have a value that nobody else has."""
+"""Columns in which most records have a value that no one else has."""
 
 from __future__ import annotations
 

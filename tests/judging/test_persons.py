@@ -1,4 +1,4 @@
-"""Persons counted in place of records, from the definition."""
+"""Persons counted instead of records, from the definition."""
 
 from __future__ import annotations
 

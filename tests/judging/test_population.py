@@ -1,4 +1,4 @@
-"""A sample beside the population it was drawn from."""
+"""A sample next to the population it was drawn from."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_the_smallest_class_of_the_population_that_somebody_released_is_of(engin
     population = ["a"] * 5 + ["b"] * 3 + ["c"]
     found = judged(engine, ["a", "b", "b"], population)
     assert (found.verdicts[0].outcome, found.verdicts[0].observed) == ("pass", 3)
-    assert (found.records, found.classes) == (3, 2), "classes of nobody released are not released"
+    assert (found.records, found.classes) == (3, 2), "classes of no one released are not released"
     assert judged(engine, ["a", "c"], population).verdicts[0].observed == 1
 
 

@@ -1,4 +1,4 @@
-"""What is shown of a guarantee where nobody holds the policy: how far it is on the safe side, and nothing of few."""
+"""What is shown of a guarantee where no one holds the policy: how far it is on the safe side, and nothing of few."""
 
 from __future__ import annotations
 

@@ -105,5 +105,5 @@ def test_the_values_of_persons_are_those_of_who_is_left(engine: Engine, gone: in
     roles = Roles(quasi_identifiers=("zip",), sensitive=("illness",))
     asked = [TCloseness(column="illness", t=1.0)]
     found = assess(engine, engine.scan(Source(data=rows)), guarantees=asked, roles=roles, rules=rules).verdicts[-1]
-    # Of all persons 3/4 have the flu; in the class of zip 1 it is 1/2, in the other everybody.
+    # Of all persons 3/4 have the flu; in the class of zip 1 it is 1/2, in the other everyone.
     assert found.observed == pytest.approx(1 / 4)

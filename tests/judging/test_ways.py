@@ -49,7 +49,7 @@ class PairsSeen(Guarantee):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class OtherClasses(ClassModel):
-    """A model of somebody else."""
+    """A model of someone else."""
 
     threshold_field: ClassVar[str | None] = "k"
     k: int | None = None
@@ -60,7 +60,7 @@ class OtherClasses(ClassModel):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class OtherSizes(SizeModel):
-    """A rule on sizes of somebody else."""
+    """A rule on sizes of someone else."""
 
     threshold_field: ClassVar[str | None] = "at_most"
     at_most: float | None = None
@@ -71,7 +71,7 @@ class OtherSizes(SizeModel):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class OtherFiles(FilePairMeasure):
-    """An attack of somebody else."""
+    """An attack of someone else."""
 
     at_most: float | None = None
 

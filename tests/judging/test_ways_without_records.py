@@ -169,7 +169,7 @@ def test_combinations_are_counted_up_to_a_number_and_no_further(
             RecordLinkage(),
             "the two files hold 240 cells of the columns compared, 239 are brought together",
         ),
-        (record_pairs, TablesSeen(), "the tables hold 240 cells of the columns compared, 239 at the most"),
+        (record_pairs, TablesSeen(), "the tables hold 240 cells of the columns compared, 239 at most"),
     ],
     ids=["files", "whole tables"],
 )

@@ -25,6 +25,6 @@ def rows(folder: Path) -> pd.DataFrame:
 
 
 def public(folder: Path) -> dict[str, Any]:
-    """The public documents beside the data, by name."""
+    """The public documents next to the data, by name."""
     home = folder / "_privpipe"
     return {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(home.glob("*.json"))}

@@ -1,4 +1,4 @@
-"""What was once taken from the documents beside the data: strata, places of blanks, who was in the source."""
+"""What was once taken from the documents next to the data: strata, places of blanks, who was in the source."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ OF_DOCUMENTS = {".manifest.documents.verdict", ".manifest.documents.plan", ".man
 
 
 def test_nothing_decides_whether_a_suppressed_person_was_there(engine: Engine, tmp_path: Path) -> None:
-    """Another person in the place of this one leaves the documents as they are; so do hashes of the values seen."""
+    """Another person instead of this one leaves the documents as they are; so do hashes of the values seen."""
     others = [ONE_PERSON, ONE_PERSON.assign(zip="11111", ill="cold")]
     found = []
     for at, person in enumerate(others):

@@ -60,7 +60,7 @@ def policy(folder: Path, name: str, shown: list[str], *stages: dict[str, Any], *
 
 
 def released(document: dict[str, Any], engine: Engine | None = None, **more: Any) -> pd.DataFrame:
-    """The rows as they lie in the published files."""
+    """The rows as they are in the published files."""
     folder = Path(pp.release(document, engine=engine, **more).path)
     return pd.concat([pd.read_parquet(path) for path in sorted(folder.glob("*.parquet"))], ignore_index=True)
 

@@ -1,4 +1,4 @@
-"""A public edition beside the data, a private one where only who ran the release can read it."""
+"""A public edition next to the data, a private one where only who ran the release can read it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ pp.release(sys.argv[1], progress=lambda step: os.kill(os.getpid(), signal.SIGKIL
 
 @pytest.fixture
 def policy(tmp_path: Path) -> dict[str, Any]:
-    """120 records, a search, a figure of the release, one beside the source."""
+    """120 records, a search, a figure of the release, one next to the source."""
     frame = pd.DataFrame(
         {
             "age": [20 + at % 40 for at in range(120)],

@@ -66,7 +66,7 @@ CASES = {
     "columns": Case(ROWS.assign(surname=SURNAMES, ssn=range(12)), undeclared=("surname", "ssn")),
     "index": Case(levels("ssn"), undeclared=("ssn",)),
     "level": Case(levels("surname", "ssn"), undeclared=("surname", "ssn")),
-    "level beside one without a name": Case(levels(None, "ssn"), undeclared=("ssn",)),
+    "level next to one without a name": Case(levels(None, "ssn"), undeclared=("ssn",)),
     "index that is a number": Case(ROWS.set_index(pd.RangeIndex(12, name="pid")), undeclared=("pid",)),
     "identifier": Case(ROWS.assign(name=SURNAMES), identifiers=("name",)),
     "identifier in the index": Case(levels("name"), identifiers=("name",)),
@@ -482,7 +482,7 @@ def test_every_face_sees_it_in_a_spark_frame(name: str, spark_engine: Any, tmp_p
 
 @pytest.mark.spark
 @pytest.mark.parametrize(
-    "name", ["nothing wrong", "index", "level", "level beside one without a name", "identifier in the index"]
+    "name", ["nothing wrong", "index", "level", "level next to one without a name", "identifier in the index"]
 )
 def test_levels_of_the_pandas_interface_of_spark_are_seen(name: str, spark_engine: Any, tmp_path: Path) -> None:
     case = CASES[name]

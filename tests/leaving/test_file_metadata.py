@@ -1,4 +1,4 @@
-"""What judged files hold besides rows is refused by its keys, or noted where the policy says so; values never leave."""
+"""What judged files hold besides rows is refused by its keys, or noted if the policy says so; values never leave."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A kept plan that was sealed anew suppresses and samples no more than its policy says."""
+"""A kept plan that was sealed again suppresses and samples no more than its policy says."""
 
 from __future__ import annotations
 

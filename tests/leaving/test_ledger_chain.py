@@ -225,7 +225,7 @@ def test_a_changed_record_of_the_sink_is_refused_and_mended(document: Document, 
             pp.release(document())
         record.write_bytes(good)
     told = json.loads(good)
-    told["reached"]["number"] = 0  # as somebody would who wants an older ledger taken, with the checksum made anew
+    told["reached"]["number"] = 0  # as someone would who wants an older ledger taken, with the checksum made again
     del told["checksum"]
     told["checksum"] = hashlib.sha256(canonical(told)).hexdigest()
     record.write_bytes(canonical(told))
@@ -565,7 +565,7 @@ def test_two_runs_at_once_do_not_meet(document: Document, tmp_path: Path) -> Non
 
 
 def test_combinations_of_other_columns_are_refused(document: Document, tmp_path: Path) -> None:
-    """They are nobody whom the ledger remembers, so that whatever they split would pass."""
+    """They are no one whom the ledger remembers, so that whatever they split would pass."""
     pp.release(document(RACE, key=False))
     narrow = document(ZIP, key=False, quasi_identifiers=["zip"])
     with pytest.raises(UsageError, match="follows combinations of 'race', 'zip'"):

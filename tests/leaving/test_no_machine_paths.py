@@ -23,7 +23,7 @@ N = 120
 @pytest.fixture
 def policy(tmp_path: Path) -> Path:
     """A policy that names every kind of file by a relative path."""
-    home = tmp_path / "where nobody looks"
+    home = tmp_path / "where no one looks"
     (home / "data").mkdir(parents=True)
     rng = np.random.default_rng(1)
     rows = pd.DataFrame(
@@ -90,7 +90,7 @@ def test_nothing_public_tells_where_files_lie(policy: Path) -> None:
 
 
 def test_absolute_paths_show_their_names_alone(policy: Path) -> None:
-    """The home of whoever runs it is no part of a release; the hash of the policy is of what the manifest shows."""
+    """The home of whoever runs it is not part of a release; the hash of the policy is of what the manifest shows."""
     home = policy.parent
     document = json.loads(policy.read_text())
     document["source"]["path"] = str(home / document["source"]["path"])

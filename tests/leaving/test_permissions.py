@@ -1,4 +1,4 @@
-"""What is published follows the umask, also the way to it; what is not lies in folders of its owner alone."""
+"""What is published follows the umask, also the way to it; what is not is in folders of its owner alone."""
 
 from __future__ import annotations
 

@@ -147,7 +147,7 @@ COUNTED: Mapping[str, tuple[str, ...]] = {
     "suppress_cells": ("threshold",),
     "mondrian": ("k",),
 }
-"""Thresholds that count somebody. Those of `record_swap` and `mondrian` are no figures: they have tests below."""
+"""Thresholds that count someone. Those of `record_swap` and `mondrian` are not figures: they have tests below."""
 SERVED = ("generalize", "local_recoding", "suppress_records", "safepub")
 """Stages that count as the guarantees do, or are refused with them (`Transformer.serves`)."""
 OF_RECORDS = ("hide_results",)

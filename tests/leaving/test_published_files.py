@@ -24,7 +24,7 @@ CANARY = "Zanzibarella"
 
 
 def source(rows: int = 900) -> pa.Table:
-    """Rows with two rare towns, whose ages and incomes lie beyond all others; and metadata wherever it can stand."""
+    """Rows with two rare towns, whose ages and incomes are beyond all others; and metadata wherever it can stand."""
     table = pa.table(
         {
             "name": [f"person {at}" for at in range(rows)],
@@ -149,7 +149,7 @@ def test_the_bytes_of_a_release_are_the_same_on_every_engine(
 
 
 def test_wide_rows_have_smaller_files(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """898 rows of three columns: as many files as their cells fill, whatever the source had besides."""
+    """898 rows of three columns: as many files as their cells fill, whatever the source had in addition."""
     monkeypatch.setattr(part_files, "LEAST_ROWS_PER_FILE", 100)
     monkeypatch.setattr(part_files, "CELLS_PER_FILE", 1500)
     pq.write_table(source(), tmp_path / "rows.parquet")

@@ -24,11 +24,11 @@ OF_DOCUMENTS = ("documents", "checksum")
 """Hashes of public documents that hold these."""
 ALLOWED_COUNTS = ("suppressed_records",)
 OF_FILES = ("bytes", "sha256")
-"""Rows stand in an order of the run's own, so that equal rows do not make equal files."""
+"""Rows are in an order of the run's own, so that equal rows do not make equal files."""
 
 
 def visible(records: int = 240) -> Frame:
-    """Records that every source holds: three towns, ages in bands, nobody rare."""
+    """Records that every source holds: three towns, ages in bands, no one rare."""
     return Frame(
         {
             "name": [f"person {at}" for at in range(records)],

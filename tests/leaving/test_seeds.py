@@ -57,7 +57,7 @@ def test_an_insecure_seed_publishes_only_where_the_policy_allows_it(
         ("hunter2", "needs 128"),
         (20261122, "needs 128"),
         ({"insecure": []}, "insecure must be a text or an integer"),
-        ({"insecure": 7, "from_env": "A"}, "insecure must be a text or an integer, alone"),
+        ({"insecure": 7, "from_env": "A"}, "insecure must be a text or an integer, without other keys"),
         ({"unsafe": 7}, "unknown key"),
     ],
 )

@@ -211,7 +211,7 @@ def test_no_later_stage_makes_a_value_of_a_blank(
 
 
 def test_a_marked_release_with_distances(tmp_path: Path, engine: Engine) -> None:
-    """S is of all that entered, which the mark is no value of; the marked rows are in no class."""
+    """S is of all that entered, which the mark is not a value of; the marked rows are in no class."""
     rows = beside(BASE, zip="?", illness="hiv", salary=1)
     stage = {"generalize": {"levels": {"zip": 1}, "suppress_at_most": 0.1, "mark": True}}
     policy = releasing(tmp_path, rows, stage)

@@ -105,7 +105,7 @@ def shouted(folder: Path) -> Path:
 
 
 def dangling(folder: Path) -> Path:
-    """The log of a table that lies on a disk which is not there."""
+    """The log of a table that is on a disk which is not there."""
     (folder / "_delta_log").rename(folder / "_old")
     (folder / "_delta_log").symlink_to(folder / "nowhere")
     return folder

@@ -1,4 +1,4 @@
-"""What is spilled lies in one private folder a process: gone at its end, however it ends, or with the next run."""
+"""What is spilled is in one private folder a process: gone at its end, however it ends, or with the next run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Under `nulls: wildcard` a row that is blank in every quasi-identifier vouches for nobody."""
+"""Under `nulls: wildcard` a row that is blank in every quasi-identifier vouches for no one."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_text_that_matches_anything_is_a_blank_too(engine: Engine) -> None:
 
 
 def test_risks_from_weights(embedded: Engine) -> None:
-    """A blank row adds to nobody's frequency, and its own is of rows like it."""
+    """A blank row adds to no one's frequency, and its own is of rows like it."""
     rows = pa.table({"key": ["a", "a", None, None], "sex": ["m", "m", None, None], "w": [10.0, 20.0, 5.0, 5.0]})
     policy = asking(("key", "sex"), {"individual_risk": {"weight": "w", "at_most": 1}})
     policy["columns"]["w"] = {"role": "insensitive"}
@@ -129,7 +129,7 @@ def survey(shared: Path) -> pa.Table:
 def test_cells_of_the_household_survey(
     survey: pa.Table, method: str, share: float | None, most: int, embedded: Engine
 ) -> None:
-    """What the stage blanks passes the gate and leaves as few records alone as is asked; blank rows hide nobody."""
+    """What the stage blanks passes the gate and leaves as few records alone as is asked; blank rows hide no one."""
     entry: dict[str, Any] = {"k": 3} if share is None else {"k": 3, "alone_at_most": share}
     stage = {"suppress_cells": {"k": 3, "method": method, "budget": {"neighbourhoods": 2}}}
     policy = pp.Policy.from_dict(asking(KEYS, {"k_anonymity": entry}, transform=[stage]))
@@ -168,7 +168,7 @@ def hidden_by_others(rows: pa.Table, policy: dict[str, Any], engine: Engine) -> 
     indirect=["engine"],
 )
 def test_few_stay_alone_unless_the_stage_is_asked_for_more(method: str, engine: Engine) -> None:
-    """Six rows that show one value match everybody: a hundredth of the records may be hidden so, and no more."""
+    """Six rows that show one value match everyone: a hundredth of the records may be hidden so, and no more."""
     jobs = [None] * 3
     rows = text_table(
         zip=[f"z{at % 9}" for at in range(200)] + ["z0", "z1", "z2"],
@@ -221,7 +221,7 @@ CELL = st.sampled_from(["a", "b", "*", None])
 def test_it_is_the_definition(
     name: str, request: pytest.FixtureRequest, people: list[tuple[Any, ...]], blank: int
 ) -> None:
-    """k, the records at risk and those alone, from the words; blank rows, or suppressed ones, rescue nobody."""
+    """k, the records at risk and those alone, from the words; blank rows, or suppressed ones, rescue no one."""
     engine: Engine = request.getfixturevalue(name)
     entries = [{"k_anonymity": {"k": 1}}, {"k_anonymity": {"k": 3}}]
     policy = asking(("zip", "sex"), *entries)

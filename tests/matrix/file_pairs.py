@@ -1,7 +1,7 @@
 """Pairs of files that hold a column in two types, and what a source of both is by the definition.
 
 The values of both files are exactly what they were, whichever comes first, or a DataError names file and column. A
-table of what each engine makes of them, where they lie in one folder and below Hive partitions:
+table of what each engine makes of them, where they are in one folder and below Hive partitions:
 
     python -m tests.matrix.file_pairs embedded dask spark
 """

@@ -115,7 +115,7 @@ def test_the_rows_arrive_or_the_refusal_says_what_to_do(
         catalogue().create_namespace_if_not_exists("db")
     told = refusal(source, sink, name)
     if told is None:
-        for _ in range(2 if source == "parquet" else 1):  # the second release takes the place of the first
+        for _ in range(2 if source == "parquet" else 1):  # the second release replaces the first
             result = pp.release(policy(made.source, SINKS[sink].said(home), home.folder), engine=engine)
             assert result.assessment.passed
             assert SINKS[sink].read(home) == made.rows

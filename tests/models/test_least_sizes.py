@@ -1,4 +1,4 @@
-"""What a class must hold at the least before it can meet a model: searches leave out whatever holds less."""
+"""What a class must hold at least before it can meet a model: searches leave out whatever holds less."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def gates(draw: st.DrawFn, models: list[Any]) -> Any:
 
 
 def thresholds_of(model: Any) -> Any:
-    """What draws thresholds stands beside the model."""
+    """What draws thresholds stands next to the model."""
     return beside(model, "thresholds")
 
 
@@ -164,7 +164,7 @@ def test_suppressing_small_classes_only_helps(model: SizeModel, rows: Matrix) ->
 
 @given(gates(CLASS_MODELS), matrices())
 def test_observed_is_the_tightest_threshold_that_passes(model: ClassModel, rows: Matrix) -> None:
-    """Itself enough, or where the rule is strict itself not enough (Grassberger's asks for values besides)."""
+    """Itself enough, or where the rule is strict itself not enough (Grassberger's asks for values in addition)."""
     block = block_of_rows(rows)
     facts = ordered_facts(block)
     observed = model.judge(model.measure(block, facts), facts).observed

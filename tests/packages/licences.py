@@ -46,7 +46,7 @@ _SAID = (
 
 
 def direct(names: tuple[str, ...]) -> list[str]:
-    """The names that these extras ask for beside the package."""
+    """The names that these extras ask for next to the package."""
     return sorted({canonicalize_name(each.name) for name in names for each in of_extra(name)})
 
 

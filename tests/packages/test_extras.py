@@ -39,10 +39,10 @@ BROUGHT = {
 }
 """What no module of privpipe imports, and who needs it."""
 APART = ("airflow", "dagster", "dbt", "prefect", "gcs", "azure")
-"""Schedulers exclude one another, and nobody needs the clients of all stores."""
+"""Schedulers exclude one another, and no one needs the clients of all stores."""
 EXTRAS = [name for name in extras() if name not in (*DEVELOPERS, "all")]
 UNNAMED = {
-    "sklearn": "a room of its own that nobody imports without it",
+    "sklearn": "a room of its own that no one imports without it",
     "airflow": "a room of its own",
     "dagster": "a room of its own",
     "dbt": "a room of its own",

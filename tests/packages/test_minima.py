@@ -25,7 +25,7 @@ PARTS = {
     "grpcio": ["grpc"],
     "grpcio-status": ["grpc_status"],
 }
-"""What is imported in place of the package itself."""
+"""What is imported instead of the package itself."""
 
 
 @pytest.mark.parametrize("extra", EXTRAS)

@@ -180,7 +180,7 @@ JOBS = pytest.mark.parametrize(
 
 @JOBS
 def test_no_value_and_no_seed_is_told_outside_the_release(published: Published, job: str) -> None:
-    """Neither on the terminal (spark-submit logs at INFO), nor in Spark's event log, nor beside the data."""
+    """Neither on the terminal (spark-submit logs at INFO), nor in Spark's event log, nor next to the data."""
     release = published(job)
     told = (release.parent / f"{job}.said").read_text(encoding="utf-8")
     told += "".join(file.read_text(encoding="utf-8") for file in (release / "_privpipe").iterdir())

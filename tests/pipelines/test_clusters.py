@@ -33,7 +33,7 @@ def free_port() -> int:
 
 
 class Cluster:
-    """Commands of services, with this machine's addresses, ports and folders in the place of the containers'."""
+    """Commands of services, with this machine's addresses, ports and folders instead of the containers'."""
 
     def __init__(self, home: Path, policy: Path) -> None:
         self.home, self.policy = home, policy

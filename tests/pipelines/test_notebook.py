@@ -36,7 +36,7 @@ def cells(kind: str) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder beside a link to the data, as the notebook's own is."""
+    """A folder next to a link to the data, as the notebook's own is."""
     home = tmp_path_factory.mktemp("pipelines")
     (home / "adult").symlink_to(PIPELINES / "adult")
     (home / "notebook").mkdir()

@@ -1,4 +1,4 @@
-"""The sample distribution, built and installed into a folder of its own, and programs that run beside it."""
+"""The sample distribution, built and installed into a folder of its own, and programs that run next to it."""
 
 from __future__ import annotations
 

@@ -141,7 +141,9 @@ def test_what_does_not_load_or_is_no_model(install: Install, module: str, why: s
     assert (done.exit_code, '"state": "broken"' in done.stdout) == (2, True)
 
 
-@pytest.mark.parametrize(("contract", "why"), [("2", "made for contract 2"), ("", "does not say for which contract")])
+@pytest.mark.parametrize(
+    ("contract", "why"), [("2", "made for contract 2"), ("", "does not declare which plug-in contract")]
+)
 def test_what_is_made_for_another_contract(install: Install, contract: str, why: str) -> None:
     install("late", "[privpipe.models]\nlate_rule = late_code:LateRule\n", "raise SystemError", contract)
     assert why in refused("late_rule")

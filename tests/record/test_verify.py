@@ -37,7 +37,7 @@ def manifest_of(released: Path) -> Path:
 
 
 def rewritten(released: Path, change: Callable[[Document], None], *, checksum: bool = False) -> None:
-    """The manifest with a change; with its checksum made anew, as somebody who knows the format would."""
+    """The manifest with a change; with its checksum made again, as someone who knows the format would."""
     path = manifest_of(released)
     found = json.loads(path.read_text())
     change(found)

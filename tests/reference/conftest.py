@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from privpipe.blocks import Cells, ClassBlock, Facts, Histogram
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"
-ABSENT = "reference figures (../shared/reference) are not beside the project"
+ABSENT = "reference figures (../shared/reference) are not next to the project"
 SERVED = {
     "k-anonymity",
     "distinct-l-diversity",

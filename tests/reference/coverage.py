@@ -110,7 +110,7 @@ def table(numbers: tuple[Counter[str], Counter[str], Counter[str]]) -> str:
 
 
 def with_table(text: str, shared: Path) -> str:
-    """The text with the part between the markers made anew."""
+    """The text with the part between the markers made again."""
     head, _, rest = text.partition(BEGIN)
     numbers = counted(shared) if (shared / "reference").is_dir() else standing(text)
     return f"{head}{BEGIN}\n{table(numbers)}{END}{rest.partition(END)[2]}"

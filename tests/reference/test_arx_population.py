@@ -1,4 +1,4 @@
-"""A sample of Adult beside all of it: transformations that ARX 3.9.2 reports on, judged, searched for and their losses.
+"""A sample of Adult and all of it: transformations that ARX 3.9.2 reports on, judged, searched for and their losses.
 
 Source: reference/arx.json. A population class without a sample record fails delta-presence and cannot be suppressed;
 ARX overlooks that where another model sets a minimal class size, which must not be copied.
@@ -145,7 +145,7 @@ def stage_of(row: dict[str, Any]) -> Generalize:
 
 @pytest.fixture(scope="module")
 def tables(shared: Path, embedded: Engine) -> dict[str, Any]:
-    """The sample, and everybody."""
+    """The sample, and everyone."""
     folder = shared / "data" / "adult"
     return {
         name: embedded.scan(

@@ -87,7 +87,7 @@ class People:
         return [person[self.key] for person in self.root if any(len(group) < k for group in self.groups(person))]
 
     def stable(self, k: int) -> list[Any]:
-        """Keys of the greatest set of persons in which nobody fails."""
+        """Keys of the greatest set of persons in which no one fails."""
         left = self
         while lost := set(left.failing(k)):
             root = [person for person in left.root if person[self.key] not in lost]

@@ -17,7 +17,7 @@ from privpipe.relations.schema import Tree
 from tests.relations.people_by_definition import People
 
 FILE = Path(__file__).resolve().parents[3] / "shared" / "reference" / "relations.json"
-ABSENT = "reference figures (../shared/reference) are not beside the project"
+ABSENT = "reference figures (../shared/reference) are not next to the project"
 COLUMNS: Mapping[str, Mapping[str, pa.DataType]] = {
     "patients": {"id": pa.int64(), "town": pa.string(), "sex": pa.string(), "illness": pa.string()},
     "visits": {"id": pa.int64(), "ward": pa.string(), "day": pa.int64()},

@@ -100,14 +100,14 @@ def test_reference_sets_lose_rows_until_no_person_fails_by_them(embedded: Engine
 
 
 def fewest(tables: Mapping[str, Any], knows: Mapping[str, Any]) -> int:
-    """The least number of visits without which nobody fails by them, of all that may go."""
+    """The least number of visits without which no one fails by them, of all that may go."""
     rows = tables["visits"]
     for many in range(len(rows) + 1):
         for gone in itertools.combinations(range(len(rows)), many):
             left = [row for at, row in enumerate(rows) if at not in gone]
             if holds({**tables, "visits": left}, knows, "visits", K):
                 return many
-    raise AssertionError("without any visit nobody fails by them")
+    raise AssertionError("without any visit no one fails by them")
 
 
 @pytest.mark.deep

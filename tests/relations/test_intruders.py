@@ -1,6 +1,6 @@
-"""Intruders: from published files alone, and what they know of somebody, they look for that person.
+"""Intruders: from published files alone, and what they know of someone, they look for that person.
 
-They join by the pseudonyms that are published, in plain Python. Whatever they know is true of nobody, or of at least k.
+They join by the pseudonyms that are published, in plain Python. Whatever they know is true of no one, or of at least k.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Trial:
         Raises
         ------
         Refused, DataError
-            Nobody is left, or not enough.
+            No one is left, or not enough.
         """
         for name, rows in self.tables.items():
             columns = {column: pa.array([row[column] for row in rows], kind) for column, kind in KINDS[name].items()}
@@ -154,7 +154,7 @@ def band(age: int) -> str:
 
 @dataclass(frozen=True)
 class Person:
-    """What is known, or published, of somebody."""
+    """What is known, or published, of someone."""
 
     root: tuple[Any, ...]
     rows: Mapping[str, Pick]

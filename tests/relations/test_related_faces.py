@@ -60,7 +60,7 @@ def test_frames_are_judged_and_checked_by_name() -> None:
         pp.check(frames, asking(100))
     with pytest.raises(UsageError, match="without an original"):
         pp.assess(frames, asking(2), original=frames)
-    with pytest.raises(UsageError, match="no frame whose rows can be held"):
+    with pytest.raises(UsageError, match="not a frame whose rows can be held"):
         pp.check(frames, asking(2), hold=True)
 
 

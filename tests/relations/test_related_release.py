@@ -134,7 +134,7 @@ def test_persons_are_suppressed_in_all_tables(folder: Path) -> None:
     assert 0 < len(left["patients"]) < 120
     assert len(left["visits"]) <= 2 * len(left["patients"])
     plan = json.loads((folder / "published" / "_privpipe" / "plan.json").read_text())
-    assert [stage["detail"] for stage in plan["stages"]] == [{}, {}]  # how many went is nobody's business
+    assert [stage["detail"] for stage in plan["stages"]] == [{}, {}]  # how many went is no one's business
     with pytest.raises(NoSolutionError, match=r"of 120 persons would have to go, and 1 may"):
         pp.release(policy(folder, guarantees=guarantees, transform=[{"suppress_persons": {"at_most": 0.01}}]))
 
@@ -286,6 +286,10 @@ def test_errors_of_a_run_name_the_table_and_the_line(folder: Path) -> None:
         ({"relations": [{"from": "visits.patient", "to": "patients.age"}]}, "there is no table"),
         ({"guarantees": []}, "at least one joint guarantee is needed"),
         ({"guarantees": [{"joint_k_anonymity": {"k": 2}}]}, "is sensitive and no guarantee judges it"),
+        (
+            {"guarantees": [{"joint_alpha": {"column": "patients.ilness", "alpha": 0.9}}]},
+            "joint_alpha.column: table 'patients' has no column 'ilness'; did you mean 'illness'.$",
+        ),
         ({"guarantees": [{"joint_k_anonymity": {}}]}, "needs its threshold `k`"),
         ({"tables": {"patients": {"columns": {"patient": {"role": "identifier"}}}}}, "relations"),
     ],

@@ -55,7 +55,7 @@ def test_less_is_known_than_together(engine: Engine) -> None:
 def test_the_policy_says_so() -> None:
     policy = pp.Policy.from_dict(document(joined=False))
     first = pp.assess(tables_of(), policy).verdicts[0]
-    assert first.reason.startswith("each table alone; least favourable is ")
+    assert first.reason.startswith("each table by itself; least favourable is ")
     together = pp.Policy.from_dict(document())
     assert pp.assess(tables_of(), together).verdicts[0].observed <= first.observed
 

@@ -1,4 +1,4 @@
-"""Rules that a page must meet to be read by everybody: an own reader, so that no tool must be fetched."""
+"""Rules that a page must meet to be read by everyone: an own reader, so that no tool must be fetched."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ def test_a_page_opens_without_scripts_errors_or_requests(
     shown = open_page(place, f"--proxy-server={proxy[0]}", "--dump-dom").stdout
     told = dict(re.findall(r'data-([a-z]+)="([^"]*)"', shown[: shown.index("<body")]))
     assert told == {"sections": str(len(SECTIONS) + 1), "shapes": str(page.count('class="chart"')), "run": "false"}
-    # The browser asks its maker for updates; a page would ask somebody else.
+    # The browser asks its maker for updates; a page would ask someone else.
     assert [each for each in proxy[1] if "google" not in each and "gvt1" not in each] == []
 
 

@@ -70,7 +70,7 @@ def test_the_criteria_stand_under_their_heading() -> None:
     verdict = {"run_id": "a", "records": 90, "passed": True, "guarantees": [], "measures": [row]}
     text = release_report(RunDocuments("a", verdict))
     assert "WP216 criteria" in text
-    assert "a pass is no certificate" in text
+    assert "a pass is not a certificate" in text
     assert judged_row(row, 90, 5).kind == "criterion"
     assert "WP216" not in release_report(RunDocuments("a", {**verdict, "measures": []}))
     assert 't("criteria.text")' in (OFFICER / "page.html.j2").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The page of settings: no marked value on it, read by everybody, the same on every engine; and one setting written."""
+"""The page of settings: no marked value on it, read by everyone, the same on every engine; and one setting written."""
 
 from __future__ import annotations
 

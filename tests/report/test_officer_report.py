@@ -54,7 +54,7 @@ def test_an_officer_finds_the_answers(documents: dict[str, RunDocuments]) -> Non
     for said in (
         "Published",
         "Every guarantee of the policy holds over the published files (4 of 4).",
-        "names a person by itself, or is treated as if it did; never released as it is",
+        "names a person by itself, or is treated as if it did; never released unchanged",
         "generalization, level",
         "at least 5",
         "to spare",
@@ -88,7 +88,7 @@ def test_the_report_of_adult_says_why_columns_are_held_back(documents: dict[str,
         "Prosecutor: knows that a certain person is in the data, and her quasi-identifiers highest risk of a record",
         "It proved that none has a smaller loss.",
         "No settings were compared.",
-        "The policy asks for no attack.",
+        "The policy has no attack.",
         "No earlier release was found at the sink.",
     ):
         assert said in page, said
@@ -96,9 +96,9 @@ def test_the_report_of_adult_says_why_columns_are_held_back(documents: dict[str,
 
 def test_a_refusal_says_why_in_one_sentence(documents: dict[str, RunDocuments]) -> None:
     page = text_of(documents["refused"])
-    assert "Refused k-anonymity asked for at least 5, and 1 was reached: nothing was published." in page
+    assert "Refused k-anonymity requires at least 5, and 1 was achieved: nothing was published." in page
     assert "missed by 4" in page
-    assert "Nothing was published, so there is nothing to say about a method." in page
+    assert "Nothing was published, so there is no method to describe." in page
     assert "Records judged" in page
     assert "Would have been released" in page
     assert "Columns released" not in page
@@ -172,7 +172,7 @@ def test_marked_values_are_in_no_page_and_in_no_document_of_a_report(
     told = [path.read_text(encoding="utf-8") for path in Path(released.path, "_privpipe").iterdir()]
     for record in (Path(released.record), refused, waiting):
         told += [path.read_text(encoding="utf-8") for path in record.rglob("report*")]
-    assert len(told) == 10  # five beside the data, and a page and its figures for each of the others
+    assert len(told) == 10  # five next to the data, and a page and its figures for each of the others
     for text in told:
         assert CANARY not in text
         assert str(RARE_INCOME) not in text
@@ -236,7 +236,7 @@ def test_the_public_page_says_nothing_that_public_documents_do_not(documents: di
     assert data.edition == "public"
     assert (data.classes, data.risks, data.distributions, data.space, data.changes) == (None, None, {}, None, None)
     assert all(row.loss is None and row.labels_before is None for row in data.columns)
-    # Not even where somebody lays a private document beside it.
+    # Not even where someone lays a private document next to it.
     private = RunDocuments(run.path, run.verdict, run.manifest, documents["released"].report)
     assert report_page(ReportData.of(private)) == report_page(data)
 

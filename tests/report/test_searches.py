@@ -48,7 +48,7 @@ def said(documents: dict[str, RunDocuments], *stages: Any, lang: Language = "en"
 
 def test_the_page_says_it_in_a_sentence(documents: dict[str, RunDocuments]) -> None:
     start = "suppression of cells: 41 cells are blank, at a loss of 41 (integer programs solved: 4). "
-    assert f"{start}That none has a smaller loss was not proved." in said(documents, CELLS)
+    assert f"{start}It was not proved that none has a smaller loss." in said(documents, CELLS)
     assert f"{start}None can have a loss below 38;" in said(documents, BOUND)
     assert f"{start}It is proved that none has a smaller loss." in said(documents, PROVED)
     swept = {"name": "local_recoding", "detail": {"nodes_checked": 30, "loss": 0.25}}
@@ -66,7 +66,7 @@ def test_the_page_says_how_far_a_search_of_levels_proved_its_choice(documents: d
         assert faults_of(page) == []
         return read(page).text.replace("\u00a0", " ")
 
-    assert "none has a loss below 0.125; whether this one is the least is not proved" in of("en", lower_bound=0.125)
+    assert "none has a loss below 0.125; whether this one is the smallest is not proved" in of("en", lower_bound=0.125)
     assert "did not prove that none has a smaller loss" in of("en", lower_bound=None)
     assert "It proved that none has a smaller loss" in of("en", optimal=True, lower_bound=0.5)
     for lang in LANGUAGES:

@@ -1,4 +1,4 @@
-"""Releases into a Delta table that are killed at every step, beside a reader that never stops looking.
+"""Releases into a Delta table that are killed at every step, next to a reader that never stops looking.
 
 A process that has opened nothing forks a child for each run, so that most kills fall into the work and not into
 imports; the reader is another process, with the format's own library.
@@ -139,7 +139,7 @@ class DeltaKills:
         return code
 
     def settled(self) -> None:
-        """A run that nobody kills finds and throws away what was left."""
+        """A run that no one kills finds and throws away what was left."""
         code = self.run()
         state, path = self.lake.state, self.lake.path
         if code:
@@ -169,10 +169,10 @@ class DeltaKills:
             self.found.append(f"{when}: {len(towns)} releases are seen as one")
 
     def _look_at_files(self) -> None:
-        """Nothing that was refused lies below the table's folder."""
+        """Nothing that was refused is below the table's folder."""
         for path in self.lake.path.rglob("*.parquet"):
             if any(town.startswith("unsafe") for town in pq.ParquetFile(path).read()["town"].to_pylist()):
-                self.found.append("a refused batch lies in the table's folder")
+                self.found.append("a refused batch is in the table's folder")
 
     def _read(self) -> None:
         last = 0

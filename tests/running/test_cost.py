@@ -1,4 +1,4 @@
-"""What is predicted of a run lies within half as much again of what counters say, and shows no value."""
+"""What is predicted of a run is within half as much again of what counters say, and shows no value."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def test_the_rule_reads_the_same_once_it_is_written(policy: Any, tmp_path: Path)
     ("values", "message"),
     [
         ({"others": "dorp"}, r"columns\.\*: must be one of refuse, drop, note.*did you mean 'drop'"),
-        ({"others": "drop", "undeclared": "note"}, r"columns\.\*: is drop, and `undeclared:` says note"),
+        ({"others": "drop", "undeclared": "note"}, r"columns\.\*: is drop, and `undeclared:` is note"),
         ({"others": "refuse", "drift": {"new": "drop"}}, r"drift\.new: is drop.*are refuse"),
         ({"drift": {"missing": "drop"}}, r"drift\.missing: must be one of refuse"),
         ({"drift": {"widened": "drop"}}, r"drift\.widened: must be one of accept, refuse"),
@@ -199,7 +199,7 @@ EXACT = {**WHOLE, "halffloat": (-(2**11), 2**11), "float": (-(2**24), 2**24), "d
 
 @given(st.sampled_from(sorted(WHOLE)), st.sampled_from(sorted(EXACT)))
 def test_a_wider_type_holds_every_whole_number_of_the_other(before: str, now: str) -> None:
-    """By the definition: the range of one lies in the range that the other holds exactly."""
+    """By the definition: the range of one is in the range that the other holds exactly."""
     (low, high), (least, most) = WHOLE[before], EXACT[now]
     assert is_widened(before, now) == (least <= low and high <= most)
 

@@ -177,7 +177,7 @@ def test_a_stage_over_an_empty_frame_is_an_error_unless_asked() -> None:
 def test_every_stage_knows_its_columns_without_records(
     names: tuple[str, ...], embedded: Engine, tmp_path: Path
 ) -> None:
-    """As a fitted one does, but for columns that a search may leave as they are."""
+    """As a fitted one does, but for columns that a search may leave unchanged."""
     wrong = []
     for name in names:
         stage: Any = CATALOGUE[name].examples()[0]

@@ -1,4 +1,4 @@
-"""Whatever ends a run on its way, an old release stays as it was and nothing new is seen."""
+"""Whatever ends a run on its way, an old release stays unchanged and nothing new is seen."""
 
 from __future__ import annotations
 

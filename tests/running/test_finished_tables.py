@@ -71,10 +71,10 @@ WRONG = {
     "a total with a space": (table().replace({"region": {"Total": "Total "}}), "read as the label of the total"),
     "two labels that differ by a space": (
         pd.concat([table(), table().iloc[3:6].assign(region="N ")]),
-        "differ from others by spaces alone",
+        "differ from others only in spaces",
     ),
     "a negative count": (_added(7, -40), "1 counts of 'count' are negative"),
-    "half a person": (table([], count=[each + 0.5 for each in TRUE]), "are no whole numbers"),
+    "half a person": (table([], count=[each + 0.5 for each in TRUE]), "are not whole numbers"),
     "a mask that tells a range": (table(count=[str(each) if each > 2 else "<3" for each in TRUE]), "reveals more"),
     "two marks": (
         table(count=[{4: "c", 5: "x"}.get(at, str(each)) for at, each in enumerate(TRUE)]),
@@ -482,7 +482,7 @@ def test_rounded_tables_are_judged_by_their_intervals() -> None:
     judged = pp.validate(frame, asked)  # four counts of at most 2, whose sum is at least 8
     assert judged.verdicts[1].outcome == "fail"
     assert judged.verdicts[0].outcome == "error"
-    with pytest.raises(DataError, match="no multiples of the base"):
+    with pytest.raises(DataError, match="not multiples of the base"):
         pp.validate(frame.assign(count=[10, 0, 3, 0, 0]), asked)
 
 

@@ -1,4 +1,4 @@
-"""Microaggregation over several lists of columns is released beside measures that trust combinations of values."""
+"""Microaggregation over several lists of columns is released next to measures that trust combinations of values."""
 
 from __future__ import annotations
 

@@ -225,7 +225,7 @@ def test_what_a_policy_with_a_ledger_must_hold(document: Document, tmp_path: Pat
     assert "declare one, or leave the key out" in problems(keyless)
     inside = document(RACE)
     inside["guarantees"][1]["complementary_release"]["ledger"] = str(tmp_path / "published" / "one" / "ledger")
-    assert "lies inside the sink" in problems(inside)
+    assert "is inside the sink" in problems(inside)
     twice = document(RACE)
     twice["guarantees"].append({"complementary_release": {"ledger": str(tmp_path / "other"), "k": 2}})
     assert "keeps one ledger" in problems(twice)

@@ -69,7 +69,7 @@ def test_rows_of_the_mark_are_left_out(tmp_path: Path, embedded: Engine) -> None
 
 
 def test_rows_of_the_mark_do_not_thin_out_an_attack(tmp_path: Path, embedded: Engine) -> None:
-    """Nobody links a record of which nothing is left: kept as rows, suppressed records change no share."""
+    """No one links a record of which nothing is left: kept as rows, suppressed records change no share."""
     draw = random.Random(3)
     rows = {
         "id": [f"p{at}" for at in range(60)],

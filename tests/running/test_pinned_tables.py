@@ -41,7 +41,7 @@ def beside(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def another_writer(beside: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Somebody who commits as soon as the run has begun."""
+    """Someone who commits as soon as the run has begun."""
     begun = run_context.pinned_tables
 
     def meanwhile(policy: pp.Policy) -> pp.Policy:

@@ -139,7 +139,7 @@ def test_trap_8_a_mean_is_hidden_with_its_count(release: Release) -> None:
 
 
 def test_trap_8_a_rounded_cell_is_no_safe_cell(release: Release) -> None:
-    """Parts rounded to 0 or 5 beside their exact total; and small cells that are only rounded."""
+    """Parts rounded to 0 or 5 next to their exact total; and small cells that are only rounded."""
     with pytest.raises(Refused, match="published figures are unsafe"):
         release(PEOPLE, {"both": BOTH}, {"round_table": {"base": 5}})
     two = {"exact": {"by": ["region"], "responses": ["count"]}, "rounded": BOTH}

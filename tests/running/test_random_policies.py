@@ -93,7 +93,7 @@ class Published:
         """How many rows match each row."""
         wild = (None, ("str", self.wildcard_text))
         rows = [tuple(value_of(row[name]) for name in keys) for row in self.released()]
-        blank = [bool(r) and all(a in wild for a in r) for r in rows]  # vouches for nobody
+        blank = [bool(r) and all(a in wild for a in r) for r in rows]  # vouches for no one
         return [
             sum(
                 one == other and all(a == b or a in wild or b in wild for a, b in zip(r, s, strict=True))
@@ -337,7 +337,7 @@ def in_parts(
 
 
 def generalized(population: Sequence[Row], published: Sequence[Row], rows: Mapping[str, Row]) -> list[dict[str, Any]]:
-    """The population under the recoding that the released records show; labels nobody bears stay apart."""
+    """The population under the recoding that the released records show; labels no one bears stay apart."""
     shown: dict[tuple[str, Any], Any] = {}
     for row in published:
         if row["tag"] in rows:

@@ -79,7 +79,7 @@ def test_what_is_refused(document: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "there.csv").write_text("kept")
     refused(tmp_path / "there.csv", "exists already")
     refused(tmp_path / "risks.txt", "csv or .parquet")
-    refused(tmp_path / "published" / "risks.csv", "must not lie in the release")
+    refused(tmp_path / "published" / "risks.csv", "must not be in the release")
     refused(tmp_path / "risks.csv", "no entry", guarantees=[{"k_anonymity": {"k": 1}}], measures=[])
     document.pop("record_id")
     refused(tmp_path / "risks.csv", "names none")

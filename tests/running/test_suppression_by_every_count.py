@@ -1,4 +1,4 @@
-"""Stages that suppress or search beside a population, in persons, under wildcards and for payouts, on every engine."""
+"""Stages that suppress or search next to a population, in persons, under wildcards and for payouts, on every engine."""
 
 from __future__ import annotations
 
@@ -286,7 +286,7 @@ def test_given_levels_and_records_as_they_are(
     kept = sum(sizes[row["age"] // 10, row["town"]] >= 270 for row in visits)
     assert 0 < result.assessment.suppressed_records == 300 - kept
     assert result.assessment.verdicts[1].observed == min(size for size in sizes.values() if size >= 270)
-    # Applied from its plan, beside the same population.
+    # Applied from its plan, next to the same population.
     policy = pp.Policy.from_dict(raw)
     plan = pp.Plan.from_json(pp.plan(None, policy, engine=engine).to_json(), policy)
     assert pp.transform(None, plan, engine=engine).num_rows == kept
@@ -336,7 +336,7 @@ def test_other_stages_say_how_they_count(
 
 
 def test_a_class_that_loses_its_records_has_a_presence_of_nothing(tmp_path: Path) -> None:
-    """Suppression may take a class that is too rarely present; who knows that rule then knows that nobody is there."""
+    """Suppression may take a class that is too rarely present; who knows that rule then knows that no one is there."""
     pq.write_table(pa.table({"zip": ["x"] + ["y"] * 5}), tmp_path / "a.parquet")
     pq.write_table(pa.table({"zip": ["x"] * 100 + ["y"] * 10}), tmp_path / "census.parquet")
     policy: dict[str, Any] = {

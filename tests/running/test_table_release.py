@@ -171,7 +171,7 @@ WRONG = {
     ),
     "a model on classes": (
         {"guarantees": [{"k_anonymity": {"k": 2}}]},
-        "judges records, and transform\\[0\\].aggregate leaves cells alone",
+        "judges records, and transform\\[0\\].aggregate leaves only cells",
     ),
     "an identifier as a dimension": (
         {"transform": [{"aggregate": {"by": ["person"], "responses": ["count"]}}]},
@@ -183,11 +183,11 @@ WRONG = {
     ),
     "a table that is not made": (
         {"guarantees": [{"minimum_frequency": {"at_least": 2, "tables": ["other"]}}]},
-        "is no table of `aggregate`",
+        "is not a table of `aggregate`",
     ),
-    "warnings alone": (
+    "warnings only": (
         {"guarantees": [{"minimum_frequency": {"at_least": 2, "severity": "warn"}}]},
-        "by warnings alone every table would be published",
+        "with warnings only every table would be published",
     ),
     "two aggregates": (
         {"transform": [{"aggregate": {"by": ["age"], "responses": ["count"]}}] * 2},

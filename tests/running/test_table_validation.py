@@ -1,4 +1,4 @@
-"""Finished tables of anybody, judged by a policy; and what an attacker can say of blank cells."""
+"""Finished tables of anyone, judged by a policy; and what an attacker can say of blank cells."""
 
 from __future__ import annotations
 
@@ -118,6 +118,6 @@ def test_intervals_by_prior_knowledge_need_the_original() -> None:
         pp.tables.audit(finished(*SAFE), ["region", "sex"], prior=50)
     found = pp.tables.audit(finished(*SAFE), ["region", "sex"], prior=50, original=finished())
     cell = found.set_index(["region", "sex"]).loc[("N", "f")]
-    # The one of the West is known to lie within 0.5 and 1.5, and so to be 1 among whole numbers.
+    # The one of the West is known to be within 0.5 and 1.5, and so to be 1 among whole numbers.
     assert (cell["low"], cell["high"]) == (1.5, 2.5)
     assert (cell["integer_low"], cell["integer_high"]) == (2, 2)

@@ -77,7 +77,7 @@ def test_every_face_says_the_same(policy: dict[str, Any], engine: Engine) -> Non
     with pytest.raises(Refused):
         pp.check(released, entries, roles=roles, person_id="who", engine=engine)
     assert pp.check(released[6:], entries, roles=roles, person_id="who", engine=engine).passed
-    # Records alone would let pass what tells an illness of everybody.
+    # Records alone would let pass what tells an illness of everyone.
     assert pp.assess(released, entries[1], roles=roles, engine=engine).passed
 
 
@@ -104,7 +104,7 @@ def test_the_command_line_refuses_and_accepts(policy: dict[str, Any], tmp_path: 
     ids=lambda stage: next(iter(stage)),
 )
 def test_stages_reach_what_the_gate_asks(policy: dict[str, Any], engine: Engine, stage: dict[str, Any]) -> None:
-    """Suppression takes Ashford; recoding puts both towns together, where nothing is everybody's."""
+    """Suppression takes Ashford; recoding puts both towns together, where nothing is everyone's."""
     asked = copy.deepcopy(policy)
     asked["transform"], asked["guarantees"] = [stage], GUARANTEES[:5]
     asked["columns"]["town"]["hierarchy"] = {"tree": {"*": ["Ashford", "Barrow"]}}

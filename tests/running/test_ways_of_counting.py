@@ -20,7 +20,7 @@ LEVELS = {"generalize": {"levels": {"age": 2, "town": 1}}}
 
 @pytest.fixture
 def census(people: Path, tmp_path: Path) -> Path:
-    """Everybody of the table twice, and a town of strangers; numbers are text in it, as in any CSV file."""
+    """Everyone of the table twice, and a town of strangers; numbers are text in it, as in any CSV file."""
     head, *lines = people.read_text(encoding="utf-8").splitlines()
     strangers = [f"stranger {at};{20 + at % 40};Ashford;flu;1.0" for at in range(50)]
     path = tmp_path / "census.csv"

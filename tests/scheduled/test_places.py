@@ -83,7 +83,7 @@ def test_a_dag_folder_that_is_a_link(tmp_path: Path, dags: Path, written: Writte
 def test_a_link_in_the_dag_folder_that_leads_out_lies_in_it_all_the_same(
     tmp_path: Path, dags: Path, written: Written
 ) -> None:
-    """The link by which a release is read would lie there."""
+    """The link by which a release is read would be there."""
     (tmp_path / "elsewhere").mkdir()
     (dags / "visits").symlink_to(tmp_path / "elsewhere")
     refused(dags, written(), target=str(dags / "visits"))

@@ -93,7 +93,7 @@ def test_noise_of_all_holders_by_chi_square(holders: int, colluding: int, scale:
 
 
 def test_a_part_alone_is_not_the_whole() -> None:
-    """The check above has power: a part of one of three holders is no discrete Laplace noise."""
+    """The check above has power: a part of one of three holders is not a discrete Laplace noise."""
     draw = random.Random(7)
     zeros = sum(noise_part(Fraction(2), 3, draw.randrange) == 0 for _ in range(2_000))
     assert zeros > 2_000 * laplace(2, 200)[200] * 1.5

@@ -14,7 +14,7 @@ import privpipe.sklearn as stages
 
 SEED = {"from_env": "PRIVPIPE_TEST_SKLEARN"}
 OF_RECORDS = "the plan speaks of the records fitted: part of them is another table"
-ONE = "one record has nobody to be masked with"
+ONE = "one record has no one to be masked with"
 AGAIN = "fitted once more, it meets part of the rows, which is another table"
 FAILING: dict[str, dict[str, str]] = {
     "RankSwap": {

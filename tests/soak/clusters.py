@@ -1,4 +1,4 @@
-"""Clusters of two workers: a worker killed in each kind of stage, and every entry of the catalogues beside embedded."""
+"""Clusters of two workers: a worker killed in each kind of stage, and every entry of the catalogues and on embedded."""
 
 from __future__ import annotations
 

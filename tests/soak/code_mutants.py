@@ -4,7 +4,7 @@ Each file of `ROOMS` (or those named) is parsed; at each place where a compariso
 reduction or an outcome could be wrong, it is made wrong in memory, and its examples and the tests that answer for it
 must fail. What survives is printed with its line. MUTANTS_MOST bounds the mutants of a file: so many are drawn by
 MUTANTS_SEED, and those that may turn a refusal into a pass come first. MUTANTS_OUT names a file for the result.
-`equivalent_mutants.json` keeps those that change nothing anybody can see, each with its reason.
+`equivalent_mutants.json` keeps those that change nothing anyone can see, each with its reason.
 """
 
 from __future__ import annotations
@@ -386,7 +386,7 @@ SURVIVED = "survived"
 
 
 def equivalents() -> dict[str, str]:
-    """Mutants that change nothing anybody can see, with the reason."""
+    """Mutants that change nothing anyone can see, with the reason."""
     return dict(json.loads(KEPT.read_text()))
 
 

@@ -171,7 +171,7 @@ def policies() -> Iterator[tuple[str, dict[str, Any], list[dict[str, Any]]]]:
 
 
 def _staged(stage: dict[str, Any]) -> list[dict[str, Any]]:
-    """A stage, and what a release needs besides."""
+    """A stage, and what a release needs in addition."""
     (name,) = stage
     if name == "suppress_records":
         return [{"generalize": {"levels": {"age": 3, "zip": 4}}}, stage]
@@ -271,7 +271,7 @@ def rows_of_database(path: Path) -> dict[str, Any] | None:
 
 
 def pages(document: dict[str, Any], path: str) -> dict[str, str]:
-    """The reports beside a release."""
+    """The reports next to a release."""
     places = [Path(path), Path(document["sink"].get("path", "nowhere"))]
     found = sorted({page.resolve() for place in places for page in place.glob("_privpipe/**/report.html")})
     texts = (re.sub(r"[0-9a-f]{64}", "DIGEST", told(page.read_text("utf-8"))) for page in found)

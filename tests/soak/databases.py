@@ -93,7 +93,7 @@ class Sink:
             started = time.monotonic()
             code = self.child(None)
             if code != 0:
-                raise SystemExit(f"{self.kind}: a run that nobody ended ended with {code}")
+                raise SystemExit(f"{self.kind}: a run that no one ended ended with {code}")
             self.length = time.monotonic() - started
 
     def killed(self, after: float) -> list[str]:
@@ -106,7 +106,7 @@ class Sink:
         return found
 
     def cleaned(self) -> list[str]:
-        """What is left over after a run that nobody kills."""
+        """What is left over after a run that no one kills."""
         until = time.monotonic() + LONGEST
         while (code := self.child(None)) != 0 and time.monotonic() < until:
             time.sleep(0.1)  # a server lets go of the lock once it sees that its client is gone

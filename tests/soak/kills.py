@@ -75,15 +75,15 @@ class Run:
 
     @property
     def codes(self) -> tuple[int, ...]:
-        """How a run that nobody ends may end."""
+        """How a run that no one ends may end."""
         return (4,) if self.kind == "withdrawal" else (0,)
 
     def whole(self) -> float:
-        """Seconds of a run that nobody ends."""
+        """Seconds of a run that no one ends."""
         started = time.monotonic()
         code = self.child(None)
         if code not in self.codes:
-            raise SystemExit(f"{self.kind}: a run that nobody ended ended with {code}")
+            raise SystemExit(f"{self.kind}: a run that no one ended ended with {code}")
         return time.monotonic() - started
 
     def ended(self, sent: signal.Signals, after: float) -> list[str]:

@@ -1,4 +1,4 @@
-"""Releases into Delta tables that are killed at random steps and instants, beside a reader that never stops looking."""
+"""Releases into Delta tables that are killed at random steps and instants, with a reader that never stops looking."""
 
 from __future__ import annotations
 

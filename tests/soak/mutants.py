@@ -1,4 +1,4 @@
-"""Documents that somebody damaged: every kind of thing that can stand where something else should."""
+"""Documents that someone damaged: every kind of thing that can stand where something else should."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mutants of the documents beside a release, given to every command that reads them."""
+"""Mutants of the documents next to a release, given to every command that reads them."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ COLUMNS = {"number": "income", "integer": "age", "text": "illness"}
 
 
 def renamed(value: Any, draw: random.Random) -> Any:
-    """Parameters of an example with columns of our table in place of those it names."""
+    """Parameters of an example with columns of our table instead of those it names."""
     if isinstance(value, dict):
         return {key: _column(key, item, draw) for key, item in value.items()}
     return value

@@ -13,7 +13,7 @@ __all__ = ["soak_stores"]
 
 
 def soak_stores(project: Path, table: Table, trials: int, seed: int) -> None:
-    """So many runs for each kind of fault; after every fifth a run that nobody disturbs cleans up and publishes."""
+    """So many runs for each kind of fault; after every fifth a run that no one disturbs cleans up and publishes."""
     sys.path.insert(0, str(project))
     from tests.store_trials import KINDS, Trials
 

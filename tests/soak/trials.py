@@ -123,7 +123,7 @@ def command(*arguments: Any) -> Outcome:
 
 
 def violations_of_sink(place: Path, sink: Path, published: bool) -> list[str]:
-    """What is wrong with what lies there after a run.
+    """What is wrong with what is there after a run.
 
     Parameters
     ----------
@@ -141,7 +141,7 @@ def violations_of_sink(place: Path, sink: Path, published: bool) -> list[str]:
             ]
             wrong = _mismatch(sink, *documents)
         except (OSError, ValueError, KeyError) as error:
-            wrong = f"no record beside the data ({type(error).__name__})"
+            wrong = f"no record next to the data ({type(error).__name__})"
         if wrong:
             found.append(f"rows are visible that were not judged: {wrong}")
     found += [f"left over: {path.relative_to(place)}" for path in leftovers(place, sink)]
@@ -149,7 +149,7 @@ def violations_of_sink(place: Path, sink: Path, published: bool) -> list[str]:
 
 
 def leftovers(place: Path, sink: Path) -> list[Path]:
-    """Files outside private folders that a run left besides its release."""
+    """Files outside private folders that a run left in addition to its release."""
     state = sink.parent / f".{sink.name}.privpipe"
     inside = [path for path in (state / "staging").rglob("*") if path.is_file()] if state.is_dir() else []
     # The private folder of a process goes with it, and here one process runs every trial.

@@ -54,7 +54,7 @@ def test_untouched_columns_of_a_stage_keep_their_types() -> None:
     frame = people()
     out = TopCode(columns=["age"], at=33).apply(frame)
     same_types(out, frame)
-    assert out["town"].cat.categories.tolist() == ["Ashford", "Barrow"]  # nobody lives in Zed
+    assert out["town"].cat.categories.tolist() == ["Ashford", "Barrow"]  # no one lives in Zed
     assert (out["size"].cat.categories.tolist(), out["size"].cat.ordered) == (SIZES, True)
     assert "Zed" in frame["town"].cat.categories
 

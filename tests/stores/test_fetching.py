@@ -69,9 +69,9 @@ def test_what_is_no_release_is_refused(store: ObjectStore, tmp_path: Path) -> No
     store.files().pipe_file(f"{BUCKET}/raw/a.parquet", b"")
     (tmp_path / "plain").mkdir()
     for path in (f"s3://{BUCKET}/raw", str(tmp_path / "plain")):
-        with pytest.raises(DataError, match="is no release"):
+        with pytest.raises(DataError, match="is not a release"):
             pp.read_release(path)
-    with pytest.raises(DataError, match="nothing lies"):
+    with pytest.raises(DataError, match="nothing is at"):
         pp.read_release(f"s3://{BUCKET}/nowhere")
 
 

@@ -173,7 +173,7 @@ class Attacker:
         }
 
     def differences(self) -> dict[frozenset[int], int]:
-        """What is left of each published cell without another one that lies inside it."""
+        """What is left of each published cell without another one that is inside it."""
         exact = {p: figure for table, _, p, figure in self.cells() if figure is not None and table.base == 1}
         return {
             one ^ other: abs(a - b)

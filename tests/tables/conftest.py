@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 FIGURES = Path(__file__).resolve().parents[3] / "shared" / "reference" / "tables.json"
-ABSENT = "reference figures (../shared/reference/tables.json) are not beside the project"
+ABSENT = "reference figures (../shared/reference/tables.json) are not next to the project"
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -15,7 +15,7 @@ from privpipe.tables.aggregates import CellFigures
 from privpipe.tables.cells import Cells, Dimension
 
 FILE = Path(__file__).resolve().parents[3] / "shared" / "reference" / "tables.json"
-ABSENT = "reference figures (../shared/reference) are not beside the project"
+ABSENT = "reference figures (../shared/reference) are not next to the project"
 
 
 def cases(*kinds: str) -> Any:

@@ -215,7 +215,7 @@ def test_no_sum_of_a_random_release_is_known_too_closely(batch: int) -> None:
 
 
 def test_the_attacker_finds_what_follows() -> None:
-    """A blank beside its margins; the woman of the north among four blanks; a difference of two cells."""
+    """A blank next to its margins; the woman of the north among four blanks; a difference of two cells."""
     figures: dict[Labels, int | None] = {
         ("Total", "Total"): 13,
         ("Total", "f"): 5,

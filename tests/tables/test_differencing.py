@@ -111,7 +111,7 @@ def test_trees_reach_every_level() -> None:
 
 def test_a_table_with_another_dimension() -> None:
     other = Cells.complete([Dimension.tree("sex", {"f": "Total"})])
-    with pytest.raises(UsageError, match="no dimensions of the common grouping"):
+    with pytest.raises(UsageError, match="not dimensions of the common grouping"):
         atoms_of_leaves([other], Cells.complete([ages()]))
     with pytest.raises(UsageError, match="at least 1"):
         Differencing(at_least=0)

@@ -71,7 +71,7 @@ def test_they_are_those_of_the_definition(person: str | None) -> None:
     for seed in range(12):
         rows = records(seed)
         family = hidden_family(rows, person, seed)
-        everything = np.append(np.flatnonzero(family.hidden), -1)  # one that nobody knows: no insider is left out
+        everything = np.append(np.flatnonzero(family.hidden), -1)  # one that no one knows: no insider is left out
         insiders = contributors_who_know(family, everything, {None: SHARE})
         got = [
             {int(at): (int(low), int(high)) for at, low, high in zip(each.known, each.low, each.high, strict=True)}

@@ -1,4 +1,4 @@
-"""Rounded and perturbed tables beside a ledger, finished tables and stored audits: intervals, never exact figures."""
+"""Rounded and perturbed tables next to a ledger, finished tables and stored audits: intervals, never exact figures."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def perturbed(table: Table, away: int) -> Table:
 
 
 def test_what_noise_kept_apart_stays_so_over_releases() -> None:
-    """An unsafe count that an earlier release told by noise keeps a second value, also beside later figures."""
+    """An unsafe count that an earlier release told by noise keeps a second value, also next to later figures."""
     earlier = perturbed(table_of(EVERYONE, ["region", "sex"]), 3)
     later = table_of(EVERYONE, ["region"])
     found = union([(EVERYONE, [earlier]), (EVERYONE, [later])], pp.tables.MinimumFrequency(at_least=3))

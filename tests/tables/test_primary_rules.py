@@ -235,7 +235,7 @@ def test_zeros() -> None:
 
 def test_waivers() -> None:
     figures = figures_of([[[100], [50], [4]], [[100], [50], [4]], [[100], [50], [4]]])
-    # Who protects 100; only 50 is protected; nobody is.
+    # Who protects 100; only 50 is protected; no one is.
     waived = replace(figures, unwaived=np.array([100, 50, -1]))
     assert PPercent(at_least=10).unsafe(waived).tolist() == [True, True, False]
     assert PPercent(at_least=8).unsafe(waived).tolist() == [True, False, False]

@@ -399,7 +399,7 @@ def test_a_refused_epsilon_publishes_nothing(document: Documents, tmp_path: Path
 def test_a_ledger_within_the_sink_is_refused(document: Documents, tmp_path: Path) -> None:
     inside = document()
     inside["transform"][1]["private_table"]["ledger"] = str(tmp_path / "out" / "ledger")
-    with pytest.raises(UsageError, match="lies inside the sink"):
+    with pytest.raises(UsageError, match="is inside the sink"):
         pp.release(inside)
     with pytest.raises(UsageError, match="local"):
         noise(tmp_path, ledger="s3://bucket/ledger")

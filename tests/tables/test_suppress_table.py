@@ -196,7 +196,7 @@ def test_each_sum_may_hide_its_own_cells() -> None:
     assert not (count & ~cost).any()
     assert (cost & ~count).any()
     public = apart.public()
-    # A mean beside one of its parts gives the other away.
+    # A mean next to one of its parts gives the other away.
     assert public["mean_cost"].isna()[cost].all()
     assert (~public["count"].isna())[cost & ~count].all()
 
@@ -268,7 +268,7 @@ def test_a_blank_beside_a_mark_is_at_least_n() -> None:
     # S is at least 10 and N at most 9: 1 to 9 stay possible for N, so the same cells do.
     assert safe.public()["count_status"].tolist() == ["published", "<10", "c"]
     assert pp.check(safe, asked).passed
-    # 1 beside 10 under 11: a blank of 10 is known to be at least 10, so 1 would be exact; the total is hidden.
+    # 1 next to 10 under 11: a blank of 10 is known to be at least 10, so 1 would be exact; the total is hidden.
     frame = pd.DataFrame({"region": ["N"] * 1 + ["S"] * 10})
     table = T.Aggregate(by=["region"], responses=["count"]).apply(frame, guarantees=asked)
     assert T.SuppressTable().apply(table, guarantees=asked).public()["count"].isna().tolist() == [False, True, True]
@@ -421,7 +421,7 @@ def test_bearing_takes_cells_with_exactly_these_labels() -> None:
 
 
 def test_the_audit_of_a_finished_table_reads_marks() -> None:
-    """1 beside 10 under 11: a blank without a mark is at least 10, so the marked one is 1."""
+    """1 next to 10 under 11: a blank without a mark is at least 10, so the marked one is 1."""
     rows = [("Total", 11, "published"), ("N", None, "<10"), ("S", None, "c"), ("W", 0, "zero")]
     table = pd.DataFrame(rows, columns=["region", "count", "status"])
     found = pp.tables.audit(table, ["region"], response="count")
@@ -443,7 +443,7 @@ def attacked(
     """The interval of every blank count from published tables alone, by whole numbers of people in each combination.
 
     A programme of its own: no relation, level or bound of the product is used. What is blank in one table may be shown
-    in another; a blank without a mark, beside marks, is taken for at least the number of the marks.
+    in another; a blank without a mark, next to marks, is taken for at least the number of the marks.
     """
     atoms = list(product(*COLUMNS.values()))
     names = list(COLUMNS)

@@ -190,7 +190,7 @@ def spans(hiding: Hiding, hidden: Bools) -> Bools:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_linear_patterns_are_those_of_the_definition(seed: int) -> None:
-    """Cells one after the other, each published unless a sensitive one then lies in the span: by exact ranks."""
+    """Cells one after the other, each published unless a sensitive one then is in the span: by exact ranks."""
     _, hiding = small_hiding(seed)
     draws = np.random.default_rng(seed)
     order = draws.permutation(np.flatnonzero(hiding.open)).tolist()

@@ -188,7 +188,7 @@ def test_who_waives_protection_does_so_in_differences_of_releases(place: Place, 
 
 
 def test_a_record_that_one_table_leaves_out(place: Place) -> None:
-    """Nobody joins or leaves, and still the difference of two sums is what one visit cost."""
+    """No one joins or leaves, and still the difference of two sums is what one visit cost."""
     rows = people({("N", "f", 30, 10): 12, ("S", "m", 30, 10): 12})
     place.write([*rows, {**rows[0], "sex": "m", "cost": 77}])
     asked = {"responses": ["count", {"sum": "cost"}]}
@@ -331,7 +331,7 @@ def test_the_commands_of_ledgers(place: Place) -> None:
     with pytest.raises(DataError, match="the ledger is damaged"):
         pp.release(str(file))
     assert run(app, ["ledger", "repair", str(file), "--accept-loss"]).exit_code == 0
-    # What is left was sealed anew, and is judged.
+    # What is left was sealed again, and is judged.
     place.write([*EVERYONE, *JOINER])
     with pytest.raises(Refused) as error:
         pp.release(str(file))
@@ -372,7 +372,7 @@ def test_what_a_policy_with_a_ledger_must_hold(place: Place) -> None:
         pp.release(bounded)
     inside = place.policy(["region"])
     inside["guarantees"][1]["table_audit"]["ledger"] = str(place.path / "published" / "one" / "ledger")
-    with pytest.raises(pp.errors.UsageError, match="lies inside the sink"):
+    with pytest.raises(pp.errors.UsageError, match="is inside the sink"):
         pp.release(inside)
 
 

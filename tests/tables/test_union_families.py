@@ -325,7 +325,7 @@ def test_figures_of_all_variables_by_definition(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", deep_beyond(2, range(6)))
 def test_unsafe_differences_of_sums_by_definition(seed: int) -> None:
-    """Pairs of cells whose contributions, record by record, lie inside one another, by sets."""
+    """Pairs of cells whose contributions, record by record, are inside one another, by sets."""
     releases = random_releases(seed, sums=True, number=2)
     tables = union(releases, pp.tables.MinimumFrequency(at_least=LEAST))
     sums = next(each for each in seen_together(tables, tables.tables) if each.key == "cost")

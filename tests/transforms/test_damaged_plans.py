@@ -27,7 +27,7 @@ ROLES = {
 }
 STAGES: dict[str, Any] = {
     "cart": {"synthesize": {"min_leaf": 5}},
-    "cart beside columns": {"synthesize": {"columns": ["income", "job"], "given": ["sex", "age"], "min_leaf": 5}},
+    "cart next to columns": {"synthesize": {"columns": ["income", "job"], "given": ["sex", "age"], "min_leaf": 5}},
     "mondrian": {"mondrian": {"columns": ["sex", "age"]}},
     "microaggregate": {"microaggregate": {"columns": ["age", "income"], "k": 4}},
 }
@@ -145,10 +145,10 @@ DAMAGE: dict[str, Callable[[Any], Any]] = {
     ),
     "a label less": lambda model: edited(model, ("codebooks", "job", "labels"), _less),
     "a label twice": lambda model: edited(model, ("codebooks", "job", "labels"), lambda each: [each[0]] * len(each)),
-    "a label that is no text": lambda model: edited(model, ("codebooks", "job", "labels", 0), lambda _: None),
+    "a label that is not text": lambda model: edited(model, ("codebooks", "job", "labels", 0), lambda _: None),
     "a mean less": lambda model: edited(model, ("codebooks", "income", "cells", "means"), _less),
     "a cell less": lambda model: edited(model, ("codebooks", "income", "cells", "points"), _less),
-    "a point that is no number": lambda model: edited(
+    "a point that is not a number": lambda model: edited(
         model, ("codebooks", "income", "cells", "points", 0), lambda _: [None]
     ),
     "a cell beyond the last": lambda model: edited(
@@ -174,7 +174,7 @@ def _less(items: list[Any]) -> list[Any]:
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-@pytest.mark.parametrize("stage", ["cart", "cart beside columns"])
+@pytest.mark.parametrize("stage", ["cart", "cart next to columns"])
 def test_a_model_of_trees_that_does_not_fit_is_refused(
     people: pd.DataFrame, plans: dict[str, Any], embedded: Engine, stage: str, damage: str
 ) -> None:
@@ -185,8 +185,8 @@ def test_a_model_of_trees_that_does_not_fit_is_refused(
 def test_a_plan_draws_every_column_that_the_policy_says(
     people: pd.DataFrame, plans: dict[str, Any], engine: Engine
 ) -> None:
-    """One that a kept plan left out would be released as it is in the source."""
-    stage = "cart beside columns"
+    """One that a kept plan left out would be released unchanged in the source."""
+    stage = "cart next to columns"
     model = edited(plans[stage], ("stages", 0, "detail", "columns"), lambda columns: columns[:1])
     assert refused(people, stage, engine, model)
     assert refused(people, stage, engine, edited(plans[stage], ("stages", 0, "detail", "given"), _less))
@@ -213,7 +213,7 @@ def test_a_tree_of_parts_has_the_leaves_it_says(
 def test_groups_are_of_the_columns_and_the_k_of_the_policy(
     people: pd.DataFrame, plans: dict[str, Any], engine: Engine, damage: str
 ) -> None:
-    """A list of columns that a kept plan left out would be released as it is in the source."""
+    """A list of columns that a kept plan left out would be released unchanged in the source."""
     place = ("stages", 0, "detail", "groups")
     changed = {
         "columns": lambda groups: [{**groups[0], "columns": groups[0]["columns"][:1]}],

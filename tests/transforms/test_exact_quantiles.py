@@ -94,7 +94,7 @@ def test_what_is_brought_does_not_grow_with_the_rows(monkeypatch: pytest.MonkeyP
 
 def test_fewer_values_than_were_counted_are_refused(embedded: Engine) -> None:
     table = embedded.scan(Source(data=pa.table({"x": [1, 2, None]})))
-    with pytest.raises(DataError, match="another table: column 'x' has not as many values"):
+    with pytest.raises(DataError, match="another table: column 'x' has a different number of values"):
         values_at(embedded, table, "x", Strata(), [3], [[2]])
 
 

@@ -1,6 +1,6 @@
 """Masking methods on every engine: the same plans and the same records.
 
-Chains of stages where tables are at hand. Spark works a chain out anew for each question asked of its end, so there
+Chains of stages where tables are at hand. Spark works a chain out again for each question asked of its end, so there
 stages stand alone, one for each way of asking and applying.
 """
 

@@ -154,7 +154,7 @@ def test_the_plan_says_in_how_many_households_a_column_differs() -> None:
         (lambda: AddNoise(columns=["a"], variance_ratio=1, kind="orthogonal", same_within="person_id"), "orthogonal"),
         (lambda: AddNoise(columns=["a", "b"], variance_ratio=1, kind="correlated", same_within="person_id"), "correl"),
         (lambda: Pram(columns=["a", "b"], joint=True, same_within="household_id"), "joint"),
-        (lambda: Sample(records=3, same_within="household_id"), "goes with fraction"),
+        (lambda: Sample(records=3, same_within="household_id"), "requires fraction"),
         (lambda: RankSwap.build({"columns": ["a"], "p": 0.1, "same_within": "household_id"}), "several"),
     ],
 )

@@ -37,7 +37,7 @@ def build(place: Path) -> Path:
 
 
 def table(path: Path) -> None:
-    """A small table of visits to a clinic, drawn anew but always the same."""
+    """A small table of visits to a clinic, drawn again but always the same."""
     drawn = random.Random(7)
     with path.open("w", newline="", encoding="utf-8") as file:
         out = csv.writer(file)

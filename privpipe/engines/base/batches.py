@@ -28,7 +28,7 @@ __all__ = [
 
 
 def joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """Batches of one schema, at least one, as one; a lone one is not copied.
+    """One or more batches of one schema as one; a single one is not copied.
 
     Examples
     --------

@@ -60,7 +60,7 @@ def group_key(array: pa.Array) -> pa.Array:
 
 
 def plain_key(column: pa.Array) -> pa.Array:
-    """As `group_key`; a dictionary is its values."""
+    """As `group_key`; of a dictionary, its values."""
     return group_key(column.dictionary_decode() if isinstance(column, pa.DictionaryArray) else column)
 
 
@@ -166,7 +166,7 @@ def dictionary_values(dictionary: Histogram, kind: pa.DataType, column: str) -> 
 
 
 def not_covered(column: str, values: int) -> DataError:
-    """What every engine reports when the data holds values that a base distribution gives no share."""
+    """What every engine reports when a base distribution has no share for values of the data."""
     return DataError(
         f"base does not cover the released values: column {column!r} holds {values:,} distinct "
         f"value{'s' if values != 1 else ''} that the base distribution lacks"
@@ -424,7 +424,7 @@ class KnownSizes:
         return replace(self, classes=found)
 
     def answers(self, query: ClassQuery) -> bool:
-        """Whether a query over the same keys asks for no more than this."""
+        """Whether a query over the same keys needs no more than this."""
         told = not may_be_marked(query) or query.mark == self.mark
         return told and not query.columns and query.person is None and query.weight is None
 

@@ -174,7 +174,7 @@ class Engine(Primitives):
         Raises
         ------
         DataError
-            Columns that differ by case alone, a declared column that is missing, a cell that does not convert
+            Columns that differ only in case, a declared column that is missing, a cell that does not convert
             (column and count), mixed types, an unreadable or truncated file.
         """
 
@@ -237,7 +237,7 @@ class Engine(Primitives):
         """The visible columns as a frame of the kind of `like` (default: a pyarrow Table).
 
         `order`: "keyed", that of the ids or, without them, of all values; "any", for who keeps the rows, not for a
-        release: a frame of this engine's own is then lazy; "places", likewise, where every record lies where it lay
+        release: a frame of this engine's own is then lazy; "places", likewise, where every record is where it lay
         in `like`, so that what `like` states about places still holds.
         """
 
@@ -418,7 +418,7 @@ class Catalogue(ABC):
         Gives back the number of records.
 
         Nothing of the source comes along but the cells: names and types are those of the logical schema. Where the
-        files lie on this machine, they are their owner's alone until `publish`.
+        files are on this machine, they are their owner's alone until `publish`.
         """
 
     @abstractmethod

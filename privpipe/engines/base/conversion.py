@@ -172,7 +172,7 @@ def conversion_error(column: str, kind: str, count: int) -> DataError:
     """The message of every engine about cells that are not values of their declared type."""
     return DataError(
         f"column {column!r} is declared {kind}, and {count:,} cell{'s are' if count != 1 else ' is'} not; "
-        "correct the data, declare another type, or list the text that stands for no value under `null_values`"
+        "correct the data, declare another type, or list the text that means a missing value under `null_values`"
     )
 
 

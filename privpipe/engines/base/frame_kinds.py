@@ -71,7 +71,7 @@ def native_frame_of(table: Any) -> Any:
 def ibis_table_of(out: Any, like: Any) -> Any:
     """A frame as a table of the backend of another: Arrow for DuckDB, else of the kind that `native_frame_of` gives.
 
-    It lies there under its own name for as long as the table, or one made from it, is in use.
+    It is there under its own name for as long as the table, or one made from it, is in use.
     """
     backend, name = _backend_of(like), f"privpipe_{uuid4().hex}"
     drop = ADDED[backend.name](backend, name, out)

@@ -61,7 +61,7 @@ def _root(data: Any) -> str:
 
 
 def is_local_frame(data: Any) -> bool:
-    """Whether a frame lives in this process and can be read as Arrow; imports nothing.
+    """Whether a frame is in this process and can be read as Arrow; imports nothing.
 
     Examples
     --------
@@ -81,9 +81,9 @@ def _is_relation(data: Any) -> bool:
 
 @reading("the frame")
 def at_hand(data: Any, place: str, *, index: bool = True) -> Any:
-    """The same frame as it can be looked at again: one that can be read once is read, one that holds no data yet made.
+    """The frame in a form that can be read again: a one-time reader is read, an unevaluated one is evaluated.
 
-    A frame of another library's interface is what lies below it: `as_handed` is the way back. A mapping names a table
+    A frame of another library's interface is what is below it: `as_handed` is the way back. A mapping names a table
     of a table format, as `lake_said` has it. Named index levels become columns, so that whatever judges or releases
     the frame sees them.
 
@@ -150,7 +150,7 @@ def is_connection(data: Any) -> bool:
 
 
 def as_handed(out: Any, data: Any, labels: int = -1) -> Any:
-    """What came out of a frame as `at_hand` gave it, of the kind that was handed over.
+    """The result for a frame from `at_hand`, in the kind of frame that was handed over.
 
     Parameters
     ----------
@@ -171,7 +171,7 @@ def _on_spark(out: Any, labels: int) -> Any:
 
 
 def made_like(frame: Any, handed: Any) -> Any:
-    """What a result is made like before `as_handed`: the frame at hand, or None for Arrow.
+    """The frame whose kind a result takes before `as_handed`; None for Arrow.
 
     Connections of Ibis look at no Python frames, so no relation of theirs can be made of a result.
     """
@@ -179,7 +179,7 @@ def made_like(frame: Any, handed: Any) -> Any:
 
 
 def is_unordered(data: Any) -> bool:
-    """Whether the rows of a local frame have no order: those of a query."""
+    """Whether the rows of a local frame have no order, as those of a query."""
     return _is_relation(data)
 
 
@@ -242,7 +242,7 @@ def _batches(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
 
 @contextmanager
 def _query_of_caller() -> Iterator[None]:
-    """Faults of a caller's query without their texts, which quote cells; pyarrow passes them on as its own."""
+    """Errors of a caller's query without their texts, which quote cells; pyarrow passes them on as its own."""
     import duckdb
 
     try:
@@ -281,7 +281,7 @@ def _arrow_of_pandas(frame: Any) -> pa.Table:
 
 
 def _without_intervals(column: Any) -> Any:
-    """A column of intervals, or of categories that are some, as ordered categories of their texts; any other as is."""
+    """A column of intervals, or of such categories, as ordered categories of their texts; any other as is."""
     import pandas as pd
 
     if isinstance(column.dtype, pd.IntervalDtype):
@@ -364,7 +364,7 @@ def frame_like(table: pa.Table, like: Any, form: ReturnForm = AS_THEY_ARE) -> An
 
 
 def _relation_of(table: pa.Table, like: Any, form: ReturnForm) -> Any:
-    """A table as a relation of the connection that another one is of; nothing is left in its catalogue."""
+    """A table as a relation of another relation's connection; nothing is left in its catalogue."""
     import duckdb
 
     privpipe_rows = table  # found by its name, where the connection looks at Python's
@@ -415,7 +415,7 @@ def _pandas_of(table: pa.Table, like: Any) -> Any:
 
 
 def taken_from(like: Any, before: pa.Table, rows: pa.Table, places: Any) -> Any:
-    """Rows that came from a frame, as a frame of its kind; what did not change is as it was there.
+    """Rows that came from a frame, as a frame of its kind; unchanged columns are as they were there.
 
     Parameters
     ----------
@@ -446,12 +446,12 @@ def taken_from(like: Any, before: pa.Table, rows: pa.Table, places: Any) -> Any:
 
 
 def _nothing() -> None:
-    """What was held lives as long as the frame."""
+    """Held rows live as long as the frame."""
 
 
 @dataclass(frozen=True)
 class Held:
-    """A frame, or a table of an engine, whose rows are there and stay what they are.
+    """A frame, or a table of an engine, whose rows are evaluated and do not change.
 
     Parameters
     ----------
@@ -466,7 +466,7 @@ class Held:
 
     @contextmanager
     def unless_refused(self) -> Iterator[None]:
-        """Rows that are not handed over, since what is done within raises, are let go of."""
+        """Releases rows that are not handed over because the body raises."""
         try:
             yield
         except BaseException:  # also an interrupt: rows would stay in memory
@@ -475,7 +475,7 @@ class Held:
 
 
 def spooled(frame: Any) -> pa.Table:
-    """The rows of a query or a dataset, read once: on the disk, from where memory gets what is looked at.
+    """The rows of a query or a dataset, read once and kept on disk, from where the needed ones are loaded.
 
     The file has no name any more when this returns, and is gone with the table.
 

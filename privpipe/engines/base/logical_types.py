@@ -34,6 +34,7 @@ __all__ = [
     "kind_of",
     "logical_schema",
     "logical_type",
+    "require_columns",
     "require_same",
     "stacked_schema",
     "type_name",
@@ -111,7 +112,7 @@ def carried_text(cells: pa.Array) -> pa.Array:
 
 
 def carried_cells(texts: pa.Array, kind: pa.DataType) -> pa.Array:
-    """What `carried_text` made, in the type that it had.
+    """The values of `carried_text` in their original type.
 
     Examples
     --------
@@ -174,7 +175,7 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 
 
 def _reader(kind: pa.DataType) -> Callable[[Any], Any]:
-    """From what JSON holds to what Arrow takes for a type: pairs of maps, bytes and decimals."""
+    """Convert JSON values to what Arrow accepts for a type: pairs of maps, bytes and decimals."""
     if pt.is_map(kind):
         key, item = _reader(kind.key_type), _reader(kind.item_type)
         return lambda pairs: None if pairs is None else [(key(left), item(right)) for left, right in pairs]
@@ -226,7 +227,7 @@ def arrow_type(kind: str, *, scale: int = 0) -> pa.DataType:
 
 
 def kind_of(found: pa.DataType) -> str:
-    """The declared type a logical Arrow type stands for; ``binary`` for bytes, which cannot be declared.
+    """The declared type of a logical Arrow type; ``binary`` for bytes, which cannot be declared.
 
     Examples
     --------
@@ -347,7 +348,7 @@ def check_names(names: Sequence[str]) -> None:
     >>> check_names(["age", "zip"])
     >>> check_names(["age", "Age"])
     Traceback (most recent call last):
-    privpipe.errors.DataError: columns 'age' and 'Age' differ by case alone; ...
+    privpipe.errors.DataError: columns 'age' and 'Age' differ only in case; ...
     """
     if not names:
         raise DataError("the table has no columns")
@@ -371,9 +372,25 @@ def check_names(names: Sequence[str]) -> None:
             raise DataError(f"column {name!r} occurs {names.count(name)} times; names must be unique")
         if known is not None:
             raise DataError(
-                f"columns {known!r} and {name!r} differ by case alone; not every engine distinguishes them; rename one"
+                f"columns {known!r} and {name!r} differ only in case; not every engine distinguishes them; rename one"
             )
         seen[folded] = name
+
+
+def require_columns(table: Any, columns: Iterable[str]) -> None:
+    """Refuse a column that a table lacks.
+
+    Parameters
+    ----------
+    table : object with a `schema`
+
+    Raises
+    ------
+    DataError
+    """
+    for name in columns:
+        if name not in table.schema.names:
+            raise DataError(f"column {name!r} is not in the table{did_you_mean(name, table.schema.names)}")
 
 
 def check_declared(names: Sequence[str], types: Mapping[str, str] | Iterable[str], *, hint: str = "") -> None:

@@ -1,7 +1,7 @@
 """Part files of a release, the same bytes on every engine, and those that hold rows of one partition each.
 
 How many there are is a function of the released records and columns alone. Each holds the records whose order words
-lie in one of as many equal ranges, in keyed order, in row groups of one size. The name of a file of one partition has
+are in one of as many equal ranges, in keyed order, in row groups of one size. The name of a file of one partition has
 a digest of the partition columns and one of their values: values may hold signs that no file name has, and two of them
 never share a name.
 """

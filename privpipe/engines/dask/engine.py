@@ -42,7 +42,7 @@ from privpipe.draws import Seed, Stream
 from privpipe.engines.base.batches import FirstIds, last_id_of
 from privpipe.engines.base.contract import NO_TYPES, Engine, Frames, Order, Resources, Written, numbered, with_words
 from privpipe.engines.base.frames import Held
-from privpipe.engines.base.logical_types import beside_schema
+from privpipe.engines.base.logical_types import beside_schema, require_columns
 from privpipe.engines.base.return_forms import AS_THEY_ARE, ReturnForm
 from privpipe.engines.dask import aggregation
 from privpipe.engines.dask.class_table import collected_blocks, kept_parts, measured_classes
@@ -90,7 +90,6 @@ from privpipe.engines.distributed.rank_exchange import ranked_column
 from privpipe.engines.distributed.row_functions import (
     codebooks_of,
     recoded_schema,
-    require_columns,
     require_unique,
     unknown_values,
 )

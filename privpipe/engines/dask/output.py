@@ -221,7 +221,7 @@ def lying(
     Parameters
     ----------
     keeps_places : bool
-        Each record lies where it lay in `like`: its index and divisions hold. Else records find their index by the
+        Each record is where it lay in `like`: its index and divisions hold. Else records find their index by the
         ids of `form.original`, and the divisions are unknown; without it the index is one that is aligned with no
         other.
     places : int

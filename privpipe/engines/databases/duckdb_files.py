@@ -124,7 +124,7 @@ def _known(source: Database, connection: Any, table: TableName) -> str:
     shown = [str(TableName(row)) for row in (named or found)]
     if named:
         raise DataError(
-            source.located(f"{source.called()} has several tables of this name: {', '.join(shown)}; say which")
+            source.located(f"{source.called()} has several tables of this name: {', '.join(shown)}; specify which")
         )
     near = did_you_mean(str(table), [*shown, *(row[-1] for row in found)])
     raise DataError(source.located(f"{source.called()} has no table {str(table)!r}{near}"))
@@ -172,6 +172,6 @@ def _problem(source: Database, error: Exception, opening: bool) -> Exception:
         )
     if isinstance(error, duckdb.PermissionException | duckdb.InvalidInputException):
         return UsageError(
-            source.located(f"`query:` reaches beyond {name} or would change it ({kind}); it may read that file alone")
+            source.located(f"`query:` reaches beyond {name} or would change it ({kind}); it may read only that file")
         )
     return DataError(source.located(f"DuckDB cannot compute the rows ({kind})"))

@@ -508,4 +508,4 @@ class Permutations:
 
 def another_table(column: str) -> DataError:
     """What is wrong where a column has not the values that were planned for."""
-    return DataError(f"the plan was made for another table: column {column!r} has not as many values")
+    return DataError(f"the plan was made for another table: column {column!r} has a different number of values")

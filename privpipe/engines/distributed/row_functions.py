@@ -13,30 +13,17 @@ from privpipe.blocks import ID_COLUMNS, ClassBlock, ClassQuery, Facts, FactsRequ
 from privpipe.engines.base.batches import as_type
 from privpipe.engines.base.class_blocks import group_key
 from privpipe.engines.base.conversion import normalised
-from privpipe.engines.base.logical_types import check_record_ids
-from privpipe.errors import DataError, EngineError, did_you_mean
+from privpipe.engines.base.logical_types import check_record_ids, require_columns
+from privpipe.errors import DataError, EngineError
 
 __all__ = [
     "Codebook",
     "codebooks_of",
     "fitted",
     "recoded_schema",
-    "require_columns",
     "require_unique",
     "unknown_values",
 ]
-
-
-def require_columns(table: Any, columns: Any) -> None:
-    """Refuse a column that a table lacks.
-
-    Raises
-    ------
-    DataError
-    """
-    for name in columns:
-        if name not in table.schema.names:
-            raise DataError(f"column {name!r} is not in the table{did_you_mean(name, table.schema.names)}")
 
 
 def fitted(rows: RowBlock, schema: pa.Schema) -> pa.RecordBatch:

@@ -167,7 +167,7 @@ class JointCells:
 
 
 SPACE = 1 << 62
-"""Packed keys lie below: no sum of digits leaves the integers of 64 bits."""
+"""Packed keys are below: no sum of digits leaves the integers of 64 bits."""
 EXACT = 1 << 53
 """Integers up to here are floating-point numbers as well."""
 MOST_DIGITS = 1 << 20

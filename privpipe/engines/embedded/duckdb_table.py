@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from privpipe.blocks import ID_COLUMNS, Histogram
-from privpipe.engines.base.logical_types import require_same, stacked_schema
+from privpipe.engines.base.logical_types import require_columns, require_same, stacked_schema
 from privpipe.engines.embedded.session import column_list, quoted
-from privpipe.errors import DataError, did_you_mean
 
 if TYPE_CHECKING:
     from privpipe.engines.embedded.file_codes import Digits, FileCodes
@@ -139,9 +138,7 @@ class EmbeddedTable:
         ------
         DataError
         """
-        for name in columns:
-            if name not in self.schema.names:
-                raise DataError(f"column {name!r} is not in the table{did_you_mean(name, self.schema.names)}")
+        require_columns(self, columns)
 
     def shared(self) -> dict[str, Any]:
         """What is known of this table, now or later, for one that has the same rows and some of its columns."""

@@ -36,10 +36,10 @@ Places = NDArray[np.signedinteger[Any]]
 MOST_VALUES = (1 << 16) - 1
 """Values of a column: each has a code of two bytes, and missing ones have code 0."""
 CLOSE = 1 << 32
-"""Integers that lie within so many are digits of packed keys."""
+"""Integers that are within so many are digits of packed keys."""
 PIECE_ROWS = 1 << 17
 ROOM_LEFT = 2
-"""Codes take half of the room at the most: keys that are sorted in many small parts cost more than codes save."""
+"""Codes take half of the room at most: keys that are sorted in many small parts cost more than codes save."""
 
 
 @dataclass(frozen=True)
@@ -223,7 +223,7 @@ class FileCodes:
                     self._pieces.append(piece)
                     start += piece.rows
         if sum(piece.rows for piece in self._pieces) != records:
-            raise EngineError("the source changed while it was read: it has not as many rows as before")
+            raise EngineError("the source changed while it was read: it no longer has as many rows")
         return self._pieces
 
     def _read(self, session: Session, names: Sequence[str], records: int) -> Mapping[str, CodedColumn | None]:

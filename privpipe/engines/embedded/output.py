@@ -26,7 +26,7 @@ __all__ = ["sorted_rows", "write"]
 
 
 LOOKED_AFTER = 0.1
-"""Seconds between two looks at files that are written side by side, at the most."""
+"""Seconds between two looks at files that are written side by side, at most."""
 
 
 def write(

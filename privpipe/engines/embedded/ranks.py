@@ -335,4 +335,4 @@ def _until(values: deque[pa.Array], first: int, last: int) -> list[pa.Array]:
 
 
 def _another_table(column: str) -> DataError:
-    return DataError(f"the plan was made for another table: column {column!r} has not as many values")
+    return DataError(f"the plan was made for another table: column {column!r} has a different number of values")

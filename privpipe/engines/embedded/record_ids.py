@@ -28,9 +28,9 @@ __all__ = ["with_coded_ids", "with_record_ids"]
 PROBED = 200_000
 """Records of which the texts of a column are estimated before all are counted."""
 MOST_VALUES = 1 << 20
-"""Values of a column that become an enumeration: four bytes per cell at the most."""
+"""Values of a column that become an enumeration: four bytes per cell at most."""
 REPEATED = 4
-"""How often a value occurs at the least, in the mean, in a column that becomes one."""
+"""How often a value occurs at least, in the mean, in a column that becomes one."""
 ID_BYTES = 16
 MADE, ORDINAL = "__privpipe_made", "__privpipe_ordinal"
 HIGH, LOW = ID_COLUMNS
@@ -80,7 +80,7 @@ def _stored(session: Session, table: EmbeddedTable, source: str, hashing: RowHas
             return session.keep(_coded_with_ids(names, made, source, "0"), table.frames)
     rows = session.keep(source, table.frames)
     if session.value(f"SELECT count(*) FROM {rows.name}") != records:
-        raise EngineError("the source changed while it was read: it has not as many rows as before")
+        raise EngineError("the source changed while it was read: it no longer has as many rows")
     ids, _held = session.name("ids"), session.hold(ID_BYTES * records)
     frame = pa.table(list(hashing.of_stored(session, rows.name, records, counting=counting)), names=list(ID_COLUMNS))
     columns = f"{column_list(names, rows.name)}, {column_list(ID_COLUMNS, ids)}"

@@ -113,7 +113,7 @@ def rows_in_memory(session: Session, table: EmbeddedTable, stream: Stream) -> Or
 
 
 def sizes_of_files(words: Ints, files: int) -> Ints:
-    """How many of some rows lie in each part file, by their order words.
+    """How many of some rows are in each part file, by their order words.
 
     Examples
     --------
@@ -232,13 +232,13 @@ STRETCH_ROWS = 1 << 19
 """Rows that are dealt at a time while these are not too many pieces of a bucket."""
 MOST_STRETCHES = 256
 STRETCH_COPIES, BUCKET_COPIES = 24, 10
-"""Of a row in memory, at the most: of stretches that wait to be written, and of buckets that become batches."""
+"""Of a row in memory, at most: of stretches that wait to be written, and of buckets that become batches."""
 BYTE = 8
 
 
 @dataclass(frozen=True)
 class _Layout:
-    """How a row lies in the file: its order word, one bit per column for missing cells, and its cells as they are.
+    """How a row is in the file: its order word, one bit per column for missing cells, and its cells as they are.
 
     Parameters
     ----------
@@ -463,7 +463,7 @@ def _layout(session: Session, table: EmbeddedTable, query: str) -> _Layout | Non
 
 
 def _stretches(batches: Iterable[pa.RecordBatch], most: int) -> Iterator[list[pa.RecordBatch]]:
-    """Batches together, so many rows at the most, or one batch."""
+    """Batches together, so many rows at most, or one batch."""
     held: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:

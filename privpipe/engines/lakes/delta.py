@@ -266,7 +266,7 @@ def _require_reached(version: int, made: Mapping[int, int], wanted: float, path:
     if made and max(reached) != version:
         raise DataError(
             f"{path!r}: at that time the newest version is {max(reached):,} by the log's entries and {version:,} by "
-            "the times of its files (was the table copied?); say `version:`"
+            "the times of its files (was the table copied?); set `version:`"
         )
 
 
@@ -307,7 +307,7 @@ def _needs_more(table: Any) -> bool:
 
 def _refuse_remote(path: str) -> Any:
     raise UnsupportedError(
-        f"{path!r}: a Delta table with column mapping or deletion vectors is read from mounted folders alone; mount "
+        f"{path!r}: a Delta table with column mapping or deletion vectors is read only from mounted folders; mount "
         "it, or hand it over as a frame"
     )
 

@@ -59,7 +59,7 @@ def lake_of(source: Source) -> LakeTable | None:
 def pinned(source: Source) -> Source:
     """The same source at the version that it means now: every later scan reads these rows, whatever is written since.
 
-    All other sources, and those that only the session of an engine can read, stay as they are.
+    All other sources, and those that only the session of an engine can read, stay unchanged.
     """
     if isinstance(source.data, LakeView):
         return source
@@ -96,7 +96,7 @@ def delta_place(source: Source) -> str:
     Raises
     ------
     DataError
-        The format was not asked for and cannot be read; the path is not a table, or lies within one.
+        The formatwas not asked for and cannot be read; the path is not a table, or is within one.
     """
     path = os.fspath(source.data).removeprefix("file://")
     if "://" in path:
@@ -164,7 +164,7 @@ def lake_said(given: Mapping[str, Any], place: str) -> Source:
     if told.get("version", 0) < 0:
         raise UsageError(f"{place}: version must be 0 or more")
     if told.setdefault("format", "delta") != "delta":
-        raise UsageError(f"{place}: a mapping names a Delta table; for a file of another format give its path alone")
+        raise UsageError(f"{place}: a mapping names a Delta table; for a file of another format give only its path")
     return pinned(Source(data=told.pop("path"), **told))
 
 

@@ -157,7 +157,7 @@ def csv_header(name: str, delimiter: str, form: TextForm, most: int = MOST_BYTES
 
 
 def csv_lines(name: str, form: TextForm, most: int = MOST_BYTES) -> Iterator[str]:
-    """Lines of a file from its header on: what stands above it is skipped, comments directly above it too."""
+    """Lines of a file from its header on: lines above it are skipped, comments directly above it too."""
     codec = "utf-8-sig" if form.encoding == "utf-8" else form.codec
     packing = form.packing(name)
     binary = io.BufferedReader(Unpacking(name, most, packing)) if packing else open(name, "rb")  # noqa: SIM115
@@ -216,7 +216,7 @@ def _refuse_other_marks(begin: bytes, form: TextForm, place: str) -> None:
 
 
 def _refuse_other_text(text: NDArray[np.uint8], form: TextForm, place: str) -> None:
-    """Any byte is some Latin-1 text: what is UTF-8 throughout, or full of control characters, is another encoding."""
+    """Any bytes are valid Latin-1: a file that is all UTF-8, or full of control characters, has another encoding."""
     chunks = [text[at : at + CHUNK] for at in range(0, len(text), CHUNK)]
     if form.encoding == "latin-1":
         controls = sum(int(((chunk >= 0x80) & (chunk < 0xA0)).sum()) for chunk in chunks)
@@ -294,7 +294,7 @@ def _refuse_packed(files: list[str], kind: Format) -> None:
 
 
 def left_out(source: Source) -> tuple[str, ...]:
-    """Names of what is in a source's folder and is not read though it may hold data; nothing for a frame or file."""
+    """Names of files in a source's folder that may hold data and are not read; empty for a frame or file."""
     if not source.is_path or source.resolved_format == "delta":
         return ()
     if elsewhere(os.fspath(source.data)):
@@ -303,7 +303,7 @@ def left_out(source: Source) -> tuple[str, ...]:
 
 
 def names_there(source: Source) -> FolderFiles:
-    """What a source in an object store reads and leaves out, by names below its path; nothing where it is not reached.
+    """What a source in an object store reads and leaves out, by names below its path; empty if it is not reached.
 
     The session of an engine may reach it; if not, its scan says so.
     """
@@ -336,7 +336,7 @@ def local_path(source: Source) -> str:
 
 
 def elsewhere(path: str) -> str:
-    """The scheme of a path on another file system, else nothing; what exists here is here.
+    """The scheme of a path on another file system, else empty; a path that exists locally is local.
 
     Examples
     --------
@@ -365,12 +365,12 @@ def _hint(path: str) -> str:
 
 @functools.lru_cache(maxsize=256)
 def _tell(path: str, names: tuple[str, ...]) -> None:
-    """Said once for a folder and what it holds, however often it is read."""
+    """Reported once for a folder and its contents, however often it is read."""
     log.warning("%r: %s", path, left_out_note(names))
 
 
 def left_out_note(names: Sequence[str]) -> str:
-    """What is said of files that are not read.
+    """The note about files that are not read.
 
     Examples
     --------
@@ -429,7 +429,7 @@ def open_text(name: str, most: int = MOST_BYTES) -> TextIO:
 
 
 def wrong_delimiter_hint(names: list[str], delimiter: str) -> str:
-    """What to say when a header came apart into one column only.
+    """The hint when a header was split into only one column.
 
     Examples
     --------
@@ -475,7 +475,7 @@ def require_stamp(path: str, stamp: Stamp | None) -> None:
 
 
 def stamps_of(source: Source) -> dict[str, Stamp]:
-    """The stamps of a source's files; nothing for a frame or what only the session of an engine reaches."""
+    """The stamps of a source's files; empty for a frame or a path that only the session of an engine reaches."""
     if not source.is_path or source.resolved_format == "delta":
         return {}
     path = os.fspath(source.data)
@@ -497,7 +497,7 @@ NAMED = re.compile(r"part-\d{5,}-(?P<partition>[0-9a-f]{8}-[0-9a-f]{24})\.parque
 
 
 def partition_in(name: str) -> str | None:
-    """The partition that a file's name says; None: the file is not one of a partition.
+    """The partition in a file's name; None: the file belongs to no partition.
 
     Examples
     --------

@@ -323,7 +323,7 @@ def _refuse_finer(path: str, groups: Sequence[int], coarse: pa.Table) -> None:
 
 
 MISSING: Final = "__HIVE_DEFAULT_PARTITION__"
-"""What writers put in the place of a missing value."""
+"""What writers put instead of a missing value."""
 
 
 def partition_values(source: Source, files: Sequence[str]) -> dict[str, dict[str, str | None]]:
@@ -332,7 +332,7 @@ def partition_values(source: Source, files: Sequence[str]) -> dict[str, dict[str
     Raises
     ------
     DataError
-        A file lies below other folders than those that the source names, in their order.
+        A file is below other folders than those that the source names, in their order.
     """
     top = local_path(source)
     found, strange = {}, 0
@@ -344,7 +344,7 @@ def partition_values(source: Source, files: Sequence[str]) -> dict[str, dict[str
     if strange:
         folders = "/".join(f"{key}=..." for key in source.partitions)
         raise DataError(
-            f"{strange:,} of {len(files):,} files do not lie below folders `{folders}`; `partitions:` of the "
+            f"{strange:,} of {len(files):,} files are not below folders `{folders}`; `partitions:` of the "
             "source names the columns of the folders in their order"
         )
     return found

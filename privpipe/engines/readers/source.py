@@ -28,7 +28,7 @@ __all__ = [
 
 
 REMEDIES = {
-    "Delta": "give the table's own folder and say `format: delta` (needs `pip install 'privpipe[delta]'`)",
+    "Delta": "give the table's own folder and set `format: delta` (needs `pip install 'privpipe[delta]'`)",
     "Iceberg": "name the table, `source: {iceberg: db.table, catalog: name}` (needs `pip install 'privpipe[iceberg]'`)",
     "Hudi": "hand the table over as a frame (Spark's `read.format('hudi')`), or export it",
 }
@@ -60,7 +60,7 @@ def _holds(folder: str, mark: str) -> bool:
 
 
 def is_delta_table(path: str) -> bool:
-    """Whether a path is the folder of a Delta table itself; False for what lies in it."""
+    """Whether a path is the folder of a Delta table itself; False for what is in it."""
     return _holds(path, "_delta_log")
 
 
@@ -97,7 +97,7 @@ def refuse_table_format(path: str) -> None:
 def table_format_error(found: str, folder: str, path: str | None = None) -> DataError:
     """What is said of a table that may not be read as plain files, and of a path within one."""
     article = "an" if found[0] in "AEIOU" else "a"
-    within = f"{path!r} lies in " if path is not None and os.path.abspath(path) != folder else ""
+    within = f"{path!r} is in " if path is not None and os.path.abspath(path) != folder else ""
     return DataError(
         f"{within}{folder!r}{',' if within else ''} {'' if within else 'is '}{article} {found} table, whose files may "
         f"hold rows that were deleted or overwritten; it is not read as plain files: {REMEDIES[found]}"
@@ -309,7 +309,7 @@ class Source:
 
     @property
     def resolved_format(self) -> Format:
-        """The format asked for, else that of what lies there or of the name.
+        """The format asked for, else that of what is there or of the name.
 
         Raises
         ------

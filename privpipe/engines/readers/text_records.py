@@ -380,7 +380,7 @@ def _texts(record: Any, place: str) -> dict[str, str | None]:
 
 def _text(value: Any, column: str, place: str) -> str | None:
     if isinstance(value, str) and HALVES.search(value):
-        raise DataError(f"{place}: column {column!r} holds half of a surrogate pair, which is no character")
+        raise DataError(f"{place}: column {column!r} holds half of a surrogate pair, which is not a character")
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bool):

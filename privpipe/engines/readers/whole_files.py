@@ -139,7 +139,7 @@ def _without_logical(schema: Any) -> Any:
 
 def _columns(schema: Any, place: str) -> list[_Column]:
     if not isinstance(schema, dict) or schema.get("type") != "record":
-        raise DataError(f"{place}: its values are no records; a source has one record a row")
+        raise DataError(f"{place}: its values are not records; a source has one record a row")
     return [_column(field["name"], field["type"]) for field in schema["fields"]]
 
 

@@ -37,7 +37,7 @@ class SparkCatalogue(Catalogue):
     ----------
     session : pyspark.sql.SparkSession
     sent : callable
-        Puts a table that lies on the driver onto the executors, and leaves others.
+        Puts a table that is on the driver onto the executors, and leaves others.
     """
 
     def __init__(self, session: Any, sent: Callable[[Any], SparkTable]) -> None:

@@ -201,7 +201,7 @@ def keep_classes(
     Parameters
     ----------
     keep : callable, optional
-        Persists a frame; without it nothing is kept of classes that lie on the executors.
+        Persists a frame; without it nothing is kept of classes that are on the executors.
     """
     require_query_columns(table.schema, query)
     names = table.layout.arrow.names

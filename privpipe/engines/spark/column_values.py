@@ -50,7 +50,7 @@ class ColumnLook:
     def distinct(self) -> int:
         """Distinct values, a missing one not among them; of many, an estimate.
 
-        Source: Bar-Yossef et al., RANDOM 2002: of d uniform numbers the k-th smallest lies at k / (d + 1) on average.
+        Source: Bar-Yossef et al., RANDOM 2002: of d uniform numbers the k-th smallest is at k / (d + 1) on average.
 
         Examples
         --------

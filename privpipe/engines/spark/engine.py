@@ -38,9 +38,10 @@ from privpipe.draws import Seed, Stream
 from privpipe.engines.base.batches import last_id_of
 from privpipe.engines.base.contract import NO_TYPES, Engine, Frames, Order, Resources, Written, numbered, with_words
 from privpipe.engines.base.frames import Held
+from privpipe.engines.base.logical_types import require_columns
 from privpipe.engines.base.return_forms import AS_THEY_ARE, ReturnForm
 from privpipe.engines.databases.staging import Staging
-from privpipe.engines.distributed.row_functions import require_columns, require_unique
+from privpipe.engines.distributed.row_functions import require_unique
 from privpipe.engines.embedded.duckdb_table import EmbeddedTable
 from privpipe.engines.readers.source import Format, Source
 from privpipe.engines.spark import (
@@ -133,7 +134,7 @@ class SparkEngine(Engine):
     cache : bool
         Whether tables that cost a shuffle or a parse are persisted; serverless Spark forbids it.
     driver_bytes : int
-        Tables of at most so many bytes lie on the driver, where no job has to be started for them; 0: none does.
+        Tables of at most so many bytes are on the driver, where no job has to be started for them; 0: none is.
     loan : Loan, optional
         Settings of the session until `close`. Default: by the size of the tables.
     """

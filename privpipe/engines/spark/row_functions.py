@@ -71,7 +71,7 @@ class RunNumbers:
 
 
 class RunOrdinals:
-    """Numbers rows among those of equal content, which lie in one run, over the borders of batches.
+    """Numbers rows among those of equal content, which are in one run, over the borders of batches.
 
     Examples
     --------

@@ -131,7 +131,9 @@ def open_session(options: Options) -> tuple[SparkSession, bool]:
                 builder = builder.config(name, value)
             session, started = builder.getOrCreate(), True
         if not started and (options.conf or options.master):
-            log.info("the Spark session that runs already is used as it is; `master` and `conf` change nothing in it")
+            log.info(
+                "the Spark session that is already running is used unchanged; `master` and `conf` change nothing in it"
+            )
     return session, started
 
 

@@ -103,7 +103,7 @@ class Loan:
             self._ask()
 
     def keeps(self, size: int) -> None:
-        """Lend what a kept table of so many bytes needs: it stays as it is while it fits into executors' memory.
+        """Lend what a kept table of so many bytes needs: it stays unchanged while it fits into executors' memory.
 
         Several tables of that size lie partly on disk, which is cheaper than packing them. What the user has set
         stays set; the largest table of a run decides.
@@ -186,7 +186,7 @@ def _value(session: Any, name: str) -> str | None:
     try:
         return str(session.conf.get(name))
     except Exception as error:  # noqa: BLE001 - a setting that this Spark lacks, or hides
-        log.debug("%s is not told: %s", name, type(error).__name__)
+        log.debug("%s is not known: %s", name, type(error).__name__)
         return None
 
 
@@ -207,5 +207,5 @@ def _set(session: Any, name: str, value: str | None) -> None:
             session.conf.unset(name)
         else:
             session.conf.set(name, value)
-    except Exception as error:  # noqa: BLE001 - serverless Spark lets nobody set anything, and works all the same
+    except Exception as error:  # noqa: BLE001 - serverless Spark lets no one set anything, and works all the same
         log.debug("%s is not set: %s", name, type(error).__name__)

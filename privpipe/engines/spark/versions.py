@@ -58,7 +58,7 @@ def require_connect() -> None:
 
     if _version() < (4, 0):
         raise UnsupportedError(
-            f"Spark Connect is served from pyspark 4.0 on, and this is {pyspark.__version__}; with 3.5 give a `master` "
+            f"Spark Connect needs pyspark 4.0 or later, and this is {pyspark.__version__}; with 3.5 give a `master` "
             "or run under spark-submit"
         )
 

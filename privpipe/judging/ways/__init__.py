@@ -96,7 +96,7 @@ def of_kind(entries: Mapping[int, Guarantee], kind: type[E]) -> dict[int, E]:
     found: dict[int, E] = {}
     for at, entry in entries.items():
         if not isinstance(entry, kind):
-            raise TypeError(f"{entry.name()} is judged by {entry.way.name} and is no {kind.__name__}")
+            raise TypeError(f"{entry.name()} is judged by {entry.way.name} and is not a {kind.__name__}")
         found[at] = entry
     return found
 

@@ -191,5 +191,5 @@ def _require_few(lengths: Counter[int], entry: OverItems, shorter: tuple[int, ..
     if total > MOST_COMBINATIONS:
         raise UnsupportedError(
             f"km_anonymity: the records have {total:,} combinations of up to {entry.m:,} items of {entry.items!r}, "
-            f"{MOST_COMBINATIONS:,} are counted at the most; lower m, or keep fewer items a record"
+            f"{MOST_COMBINATIONS:,} are counted at most; lower m, or keep fewer items a record"
         )

@@ -261,7 +261,7 @@ class _Counted:
             if distinct > MOST_SECRETS:
                 return (
                     f"column {name!r} has {distinct:,} distinct values in the {side}, {MOST_SECRETS} are counted "
-                    "at the most; group them by a stage first."
+                    "at most; group them by a stage first."
                 )
             seen[side] = self.engine.facts(table, FactsRequest(histograms=(name,))).histograms[name]
         texts = {side: canonical_text(found.values, None, column=name).to_pylist() for side, found in seen.items()}

@@ -153,7 +153,7 @@ def _judged(context: JudgingContext, entry: FilePairMeasure, files: FilePair) ->
         try:
             beside = engine.scan(Source(data=path, version=context.rules.versions.get(path), types=types))
         except DataError as error:
-            error.args = (f"{entry.name()}: the table beside: {error}",)
+            error.args = (f"{entry.name()}: the other table: {error}",)
             raise
         files = replace(files, beside=engine.collect(engine.select(beside, own)))
     verdict = resting_on(entry.judge_files(files), paired(len(files), files.released_records))
@@ -209,7 +209,7 @@ def _of_whole_tables(entry: TableMeasure, context: JudgingContext) -> Verdict:
     columns = entry.columns_read(context.roles)
     cells = (engine.count(original) + engine.count(released)) * len(columns)
     if cells > LARGEST_GATHERED:
-        reason = f"the tables hold {cells:,} cells of the columns compared, {LARGEST_GATHERED:,} at the most."
+        reason = f"the tables hold {cells:,} cells of the columns compared, {LARGEST_GATHERED:,} at most."
         return not_judged(entry, reason)
     before = _gathered_tables(engine, original, columns, "original")
     types = {name: column_type_of(before.schema.field(name).type) for name in columns}

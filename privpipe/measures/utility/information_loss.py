@@ -101,7 +101,7 @@ class InformationLoss(FilePairMeasure, DistinctPairMeasure, TableMeasure):
         "Mateo-Sanz, Domingo-Ferrer, Sebe, 2005; Woo et al., 2009; Snoke et al., 2018; Karr et al., 2006; De "
         "Waal, Willenborg, 1999; Bayardo, Agrawal, ICDE 2005; Xu et al., KDD 2006"
     )
-    threat = "A release is safe and of no use; this is no privacy figure."
+    threat = "A release is safe and of no use; this is not a privacy figure."
     formula = "divergence(f(original), f(released)) <= at_most, il1s: mean |x - y| / (sqrt(2) sd)"
     choose = (
         "il1s below 0.1 keeps most analyses; propensity is near 0 at best and 0.25 where the files are "
@@ -168,7 +168,7 @@ class InformationLoss(FilePairMeasure, DistinctPairMeasure, TableMeasure):
     def _take_columns(self) -> None:
         names = require_columns("InformationLoss", self.columns)
         if self.quasi_identifiers not in (None, names):
-            raise UsageError("InformationLoss: quasi_identifiers and columns name different sets; give columns alone")
+            raise UsageError("InformationLoss: quasi_identifiers and columns name different sets; give only columns")
         object.__setattr__(self, "columns", names)
         if self.measure in OF_CLASSES:
             object.__setattr__(self, "quasi_identifiers", names)

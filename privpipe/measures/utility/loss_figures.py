@@ -25,12 +25,12 @@ NO_NUMBERS = "no column is a number in both tables"
 
 @dataclass(frozen=True)
 class LossFigure:
-    """A figure, and what it rests on.
+    """A figure, and what it is based on.
 
     Parameters
     ----------
     loss : float or None
-        None or NaN: undefined; `why` says so.
+        None or NaN: undefined; `why` gives the reason.
     columns : mapping of column to float or mapping
         The same column by column, where it can be had so.
     beside : mapping

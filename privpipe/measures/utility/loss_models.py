@@ -245,7 +245,7 @@ def _settled(figure: float) -> float:
 def _design_notes(design: Design, *, told: bool = False) -> tuple[str, ...]:
     notes = []
     if told and not design.products:
-        notes.append("main effects alone: products would be too many")
+        notes.append("only main effects: products would be too many")
     if design.left_out:
         notes.append(f"left out (one value, or more than {MOST_LEVELS} categories): {', '.join(design.left_out)}")
     return tuple(notes)

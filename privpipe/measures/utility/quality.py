@@ -93,7 +93,7 @@ class Quality(DistinctPairMeasure):
 
     observes = float | dict[str, float]
     source = "Iyengar, KDD 2002; Bayardo, Agrawal, ICDE 2005; Xu et al., KDD 2006; Ghinita et al., VLDB 2007"
-    threat = "A release is so coarse that it is of no use; this is no privacy figure."
+    threat = "A release is so coarse that it is of no use; this is not a privacy figure."
     formula = "the loss that the stage generalize minimises, over the release as it is, <= at_most"
     choose = (
         "loss runs from 0 (raw) to 1 (nothing left); below 0.3 most analyses of single columns survive. gcp compares "
@@ -160,7 +160,7 @@ class Quality(DistinctPairMeasure):
         given += ["weights"] * bool(self.weights and str(self.name) not in ("gcp", "cell_loss"))
         given += ["aggregate"] * (self.aggregate is not None and str(self.name) != "cell_loss")
         if given:
-            raise UsageError(f"Quality: {given[0]} is no parameter of the quality model {self.name!s}")
+            raise UsageError(f"Quality: {given[0]} is not a parameter of the quality model {self.name!s}")
 
     def columns_read(self, keys: tuple[str, ...]) -> tuple[str, ...]:
         return keys if self.response in (None, *keys) else (*keys, str(self.response))

@@ -319,7 +319,7 @@ def _by_range(pair: DistinctPair, column: str, labels: Texts) -> list[float]:
     found = [range_penalty(label, values.values, values.kind) for label in labels.values]
     unknown = sum(penalty is None for penalty in found)
     if unknown:
-        raise NotRecoded(f"column {column!r} has no hierarchy, and {unknown:,} labels that are no ranges of its values")
+        raise NotRecoded(f"column {column!r} has no hierarchy and {unknown:,} labels that are not ranges of its values")
     return [penalty or 0.0 for penalty in found]
 
 

@@ -38,7 +38,7 @@ class BasicBetaLikeness(ClassModel):
     Notes
     -----
     The gain of a value is (q - p)/p; values that become rarer in a class are not limited. Shares of a merged class
-    lie between those of its parts, so passing classes merge to a passing class.
+    are between those of its parts, so passing classes merge to a passing class.
 
     Where persons are counted, q is the share of the persons of a class who have the value, p that of all persons.
 

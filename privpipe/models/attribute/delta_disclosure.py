@@ -96,7 +96,7 @@ class DeltaDisclosure(ClassModel):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "base", as_base("DeltaDisclosure", self.base))
-        # Shares of a merged class lie between those of its parts: passing only holds where no part lacks a value.
+        # Shares of a merged class are between those of its parts: passing only holds where no part lacks a value.
         object.__setattr__(self, "convex", self.absent == "strict")
 
     def scores(self, block: ClassBlock, facts: Facts) -> NDArray[Any]:

@@ -157,7 +157,7 @@ class EntropyLDiversity(ClassModel):
         float | None,
         Ge(1),
         Stricter("larger"),
-        Doc("least exp(entropy) of the values in each class: so many equally frequent values"),
+        Doc("least exp(entropy) of the values in each class: that many equally frequent values"),
     ] = None
     estimator: Annotated[
         Estimator, Stricter("equal"), Doc("shannon, or grassberger, which corrects the bias of small classes")
@@ -353,7 +353,7 @@ class RecursiveCLDiversity(ClassModel):
 
     @staticmethod
     def oracle(model: Any, classes: Classes) -> Expected:
-        """The most frequent value below c times what lies outside the first l - 1."""
+        """The most frequent value below c times the rest after the first l - 1."""
         infima: list[Fraction | None] = []
         passes = []
         for counts in classes.value_sets(model.column):

@@ -92,7 +92,7 @@ Distance = Literal["equal", "ordered", "hierarchical"]
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class TCloseness(ClassModel):
-    """The values of `column` in each class lie within `t` of those of the whole table; observed = max distance.
+    """The values of `column` in each class are within `t` of those of the whole table; observed = max distance.
 
     Parameters
     ----------

@@ -52,7 +52,7 @@ def _line(model: Any, base: Counter[Any]) -> list[Any]:
         raise DataError("a missing value has no place in an order")
     text = any(isinstance(value, str) for value in base)
     if model.order is None and text:
-        raise UsageError("text has no order of its own")
+        raise UsageError("text has no natural order")
     if model.order is None:
         return sorted(base)
     if model.order == "text":

@@ -78,7 +78,7 @@ def ranks(column: str, histogram: Histogram, order: Order | None) -> Ints | None
     if order is None:
         if is_text:
             raise UsageError(
-                f"column {column!r} is text, which has no order of its own: list its values under `order:`, "
+                f"column {column!r} is text, which has no natural order: list its values under `order:`, "
                 "or write `order: text` to sort them by code points"
             )
         return None

@@ -30,7 +30,7 @@ class HouseholdKAnonymity(HouseholdRule):
     k : int, optional
         At least 1. Left out (under `measures:`), the least number is reported.
     quasi_identifiers : tuple of str, optional
-        Default: all of the policy. An empty list leaves the size of the household alone.
+        Default: all of the policy. With an empty list only the size of the household counts.
 
     Notes
     -----
@@ -86,7 +86,7 @@ class HouseholdKAnonymity(HouseholdRule):
 
     @staticmethod
     def oracle(members: Sequence[tuple[Any, Any]]) -> int:
-        """The figure from pairs (household, quasi-identifiers of a member), as the definition says.
+        """The figure from pairs (household, quasi-identifiers of a member), by the definition.
 
         Examples
         --------
@@ -117,9 +117,9 @@ class WholeHouseholds(KeptHouseholds):
     Notes
     -----
     Records are paired with the original by their ids. A suppressed record that stays as a row of marks is not
-    released. A record without a household stands alone. Without an original the outcome is an error.
+    released. A record without a household is one by itself. Without an original the outcome is an error.
 
-    Anyone who knows a family sees from a part of it that a member was rare: the record that went.
+    Anyone who knows a family sees from an incomplete one that the missing member was rare.
 
     Examples
     --------
@@ -131,7 +131,7 @@ class WholeHouseholds(KeptHouseholds):
     threshold_field = "at_most"
     observes = int
     source = "Hundepool et al., Statistical Disclosure Control, Wiley, 2012 (hierarchical files)"
-    threat = "An intruder who knows a family sees who of it is missing, and that the missing one is rare."
+    threat = "An intruder who knows a family sees which member is missing, and that this member is rare."
     formula = "number of households with 0 < released records < original records <= at_most"
     choose = (
         "Wherever a policy suppresses or samples records of households: `suppress_records: {whole: households}` and "

@@ -33,7 +33,7 @@ class KAnonymity(ClassModel):
 
     Notes
     -----
-    A bound on identity alone: a class of one sensitive value discloses that value for everyone in it.
+    It bounds only identity disclosure: a class with one sensitive value discloses it for everyone in the class.
 
     Examples
     --------
@@ -59,7 +59,7 @@ class KAnonymity(ClassModel):
     formula = "min over classes of n_c >= k"
     choose = (
         "k = 5 for data shared under a contract, 10 to 20 for public files; the chance of a correct match is "
-        "at most 1/k. It bounds identity alone: pair it with a model on each sensitive column."
+        "at most 1/k. It bounds only identity disclosure: pair it with a model on each sensitive column."
     )
 
     k: Annotated[LeastNumber, Doc("least number of records that share every quasi-identifier combination")] = None

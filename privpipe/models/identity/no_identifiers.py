@@ -28,7 +28,7 @@ class NoIdentifiers(ColumnRule):
     columns : tuple of str, optional
         Columns that must not be there in addition to those whose role is `identifier` or `drop`.
     quasi_identifiers : tuple of str, optional
-        Not used: it looks at names of columns alone.
+        Not used: only the names of columns are checked.
 
     Notes
     -----
@@ -42,7 +42,7 @@ class NoIdentifiers(ColumnRule):
     ('fail', 1, "1 column is an identifier: 'name'; take it out, or pseudonymise it.")
     """
 
-    source = "45 CFR 164.514(b)(2), where direct identifiers are removed before anything else is asked"
+    source = "45 CFR 164.514(b)(2), where direct identifiers are removed before any other requirement"
     threat = "An intruder reads the name, or any other direct identifier, off the row."
     formula = "number of columns with the role identifier or drop = 0"
     choose = "Built in: nothing to choose. Released identifiers go through `pseudonymise`."

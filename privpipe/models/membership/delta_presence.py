@@ -24,7 +24,7 @@ __all__ = ["DeltaPresence"]
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class DeltaPresence(SeveralFigures):
-    """The chance that a person of the population is in the table lies in [min, max], whatever their class.
+    """The chance that a person of the population is in the table is in [min, max], whatever their class.
 
     Observed = the least and the greatest share of released records in a class of the population.
 

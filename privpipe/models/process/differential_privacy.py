@@ -41,8 +41,8 @@ class DifferentialPrivacy(Guarantee):
 
     Notes
     -----
-    No table can prove it: the guarantee rests on the record that the stage `safepub` leaves of itself. It passes
-    when the record is there, was made with an epsilon and delta no larger than asked, its sampling rate beta and
+    No table can prove it: the guarantee is judged by the record that the stage `safepub` writes. It passes
+    when the record is there, was made with an epsilon and delta no larger than required, its sampling rate beta and
     class size k satisfy their relation to these, the scheme was fixed before looking at the data, no class of the
     table is smaller than k, and no more records were released than drawn. Without a record the outcome is an error.
     Each further release of the same data adds up epsilon and delta. In a policy with `aggregate` it judges the record

@@ -251,7 +251,7 @@ def published(total: Fraction, records: int, statistic: Statistic, digits: int) 
 
 @dataclass(frozen=True)
 class _Kept:
-    """Which changes keep the statistic: those whose sum lies in the interval for so many records more."""
+    """Which changes keep the statistic: those whose sum is in the interval for so many records more."""
 
     intervals: Mapping[int, tuple[int, int]]
 

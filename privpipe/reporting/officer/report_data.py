@@ -217,7 +217,7 @@ class ReportData:
     edition : {"public", "private"}
     state : {"published", "waiting", "refused", "lost", "judged"}
     threshold : int
-        Records that a figure must rest on.
+        Records that a figure must be based on.
     run : mapping
         Name, run id, when, engine, versions, hashes, files.
     records : mapping

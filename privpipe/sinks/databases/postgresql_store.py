@@ -433,7 +433,7 @@ class PostgresqlStore(Store):
         self._own = Session(self.database, self.called)
         self._schema = self._schema or self._own.schema
         if not self._schema:
-            problem = self._own.failed("the user has no schema of its own to write to; say `schema.table`")
+            problem = self._own.failed("the user has no schema of its own to write to; set `schema.table`")
             self._close()
             raise problem
         self.database = self._at(self._name)

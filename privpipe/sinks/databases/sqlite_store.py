@@ -62,7 +62,7 @@ class SqliteStore(FileStore):
         if [part.casefold() for part in schema] not in ([], ["main"]) or name.casefold().startswith("sqlite_"):
             raise UsageError(
                 database.located(
-                    f"{'.'.join(parts)!r} is no name for a table of SQLite: write it without a schema, and not with "
+                    f"{'.'.join(parts)!r} is not a name for a table of SQLite: write it without a schema, and not with "
                     "sqlite_ before it"
                 )
             )

@@ -64,11 +64,11 @@ class TailCode(RowTransformer):
     ] = None
     replace: Annotated[
         Literal["threshold", "mean", "label"],
-        Doc("what takes the place of a value beyond: threshold (or boundary), mean (of the replaced) or label"),
+        Doc("what replaces a value beyond: threshold (or boundary), mean (of the replaced) or label"),
     ] = "threshold"
     label: Annotated[str | None, Doc("text for replace: label; the column becomes text")] = None
     at_least: Annotated[int, Ge(1), Doc("fewest records (or persons, with person_id) that a mean may be of")] = 5
-    round: Annotated[bool, Doc("round a mean, or what lies on a boundary, to a whole number")] = False
+    round: Annotated[bool, Doc("round a mean, or what is on a boundary, to a whole number")] = False
     nulls: Annotated[Literal["keep", "refuse"], Doc("keep leaves missing values; refuse makes them an error")] = "keep"
     by: Annotated[tuple[str, ...], ColumnNames(), Doc("columns whose combinations have a threshold and mean each")] = ()
     small_strata: Annotated[SmallStrata, Doc("strata without records enough: refuse, suppress or merge")] = "refuse"
@@ -85,7 +85,7 @@ class TailCode(RowTransformer):
         if isinstance(self.at, str):
             instant_of(owner, self.at)
         if (self.label is None) == (self.replace == "label"):
-            raise UsageError(f"{owner}: label goes with replace: label, and that with a label")
+            raise UsageError(f"{owner}: label requires replace: label, and that requires a label")
         if self.small_strata == "suppress":
             object.__setattr__(self, "suppresses", True)
 
@@ -103,7 +103,7 @@ class TailCode(RowTransformer):
             raise UsageError(f"{owner}: distance is over at least two columns; of one give at or quantile")
         if self.replace == "label" or self.label is not None:
             raise UsageError(
-                f"{owner}: label stands for a single value, and distance codes several together; say replace: "
+                f"{owner}: label stands for a single value, and distance codes several together; set replace: "
                 "threshold or replace: mean"
             )
 
@@ -169,7 +169,7 @@ class TailCode(RowTransformer):
                 replaced = found[0].count if found else 0
                 if tail["threshold"] is None or (replaced and self.replace == "mean" and tail["mean"] is None):
                     raise DataError(
-                        f"{context.place}: the plan knows no threshold or mean for column {column!r}, where its own "
+                        f"{context.place}: the plan has no threshold or mean for column {column!r}, where its own "
                         "table had no values; make a new plan"
                     )
                 columns[column].append({**tail, "replaced": replaced})
@@ -183,7 +183,7 @@ class TailCode(RowTransformer):
         thresholds: Mapping[str, list[Any]],
         context: StageContext,
     ) -> dict[tuple[int, int], Tail]:
-        """What lies beyond in each column and stratum."""
+        """What is beyond in each column and stratum."""
         persons = PersonCounts(units_of(context), self.at_least, context.seed_key)
         counting = BeyondSums(strata, self.columns, thresholds, self.upper, persons, self.replace == "mean")
         columns = tuple(dict.fromkeys((*self.by, *self.columns, *persons.columns)))
@@ -266,8 +266,8 @@ class TailCode(RowTransformer):
         if known and replaced == known:
             other = "bottom_code" if self.upper else "top_code"
             raise DataError(
-                f"{context.place}: all {known:,} values of column {column!r} lie beyond the threshold; with {other} on "
-                "the same column, bottom must lie below top"
+                f"{context.place}: all {known:,} values of column {column!r} are beyond the threshold; with {other} on "
+                "the same column, bottom must be below top"
             )
         mean = None
         if self.replace == "mean" and beyond and replaced:
@@ -309,9 +309,9 @@ class TopCode(TailCode):
     distance : float, optional
         Instead: q in [0.5, 1), as 0.975, for two columns or more, which are coded together. A record outside the
         ellipsoid d^2 = chi2(r, q) around the robust centre moves along the ray to the centre until it meets the
-        boundary: each of its values keeps its side of the centre, and who is extreme in combination alone is coded
-        too. Top coding takes the records whose value that lies furthest from its centre lies above it, bottom coding
-        the others; the two together leave no record outside. Centre and scatter are the minimum covariance determinant
+        boundary: each of its values keeps its side of the centre, and records that are extreme only in combination
+        are coded too. Top coding takes the records whose value furthest from its centre is above it, bottom
+        coding the others; both together leave none outside. Centre and scatter are the minimum covariance determinant
         (FAST-MCD, re-weighted) of the complete records of the stratum, r is its rank, and how far a value lies is
         measured in units of 1.4826 times the median absolute deviation. A record that misses values is measured over
         those it has. Who lies off a plane that holds most records is moved next to the centre.
@@ -342,7 +342,7 @@ class TopCode(TailCode):
 
     upper = True
     preserves = "every value up to the threshold; with mean, the sum of the column"
-    reveals = "that a value lies beyond the threshold; of a distance, also in which direction from the centre"
+    reveals = "that a value is beyond the threshold; of a distance, also in which direction from the centre"
 
     @classmethod
     def examples(cls) -> list[Self]:
@@ -370,9 +370,9 @@ class BottomCode(TailCode):
     distance : float, optional
         Instead: q in [0.5, 1), as 0.975, for two columns or more, which are coded together. A record outside the
         ellipsoid d^2 = chi2(r, q) around the robust centre moves along the ray to the centre until it meets the
-        boundary: each of its values keeps its side of the centre, and who is extreme in combination alone is coded
-        too. Bottom coding takes the records whose value that lies furthest from its centre lies below it, top coding
-        the others; the two together leave no record outside. Centre and scatter are the minimum covariance determinant
+        boundary: each of its values keeps its side of the centre, and records that are extreme only in combination
+        are coded too. Bottom coding takes the records whose value furthest from its centre is below it, top
+        coding the others; both together leave none outside. Centre and scatter are the minimum covariance determinant
         (FAST-MCD, re-weighted) of the complete records of the stratum, r is its rank, and how far a value lies is
         measured in units of 1.4826 times the median absolute deviation. A record that misses values is measured over
         those it has. Who lies off a plane that holds most records is moved next to the centre.
@@ -403,7 +403,7 @@ class BottomCode(TailCode):
 
     upper = False
     preserves = "every value up to the threshold; with mean, the sum of the column"
-    reveals = "that a value lies beyond the threshold; of a distance, also in which direction from the centre"
+    reveals = "that a value is beyond the threshold; of a distance, also in which direction from the centre"
 
     @classmethod
     def examples(cls) -> list[Self]:

@@ -177,7 +177,7 @@ class _Number:
 
 
 def lying_beyond(array: pa.Array, column: str, limits: NDArray[Any], upper: bool) -> Bools:
-    """Whether each value lies beyond its limit, strictly."""
+    """Whether each value is beyond its limit, strictly."""
     from privpipe.kernels.columns.cell_words import scaled_numbers
 
     values, gaps, _ = scaled_numbers(array, column)
@@ -199,7 +199,7 @@ def limits_of(thresholds: list[Any], found: Any) -> NDArray[Any]:
 
 
 def exact_limit(owner: str, at: float | str, found: Any, upper: bool) -> float | int:
-    """The threshold in the column's exact units: an integer x lies beyond `at` iff it lies beyond the rounded one."""
+    """The threshold in the column's exact units: an integer x is beyond `at` iff it is beyond the rounded one."""
     import pyarrow as pa
 
     kind = column_type_of(found)
@@ -390,7 +390,7 @@ class DistanceCode:
             kept = detail["regions"][number]["mean"]
             if self.mean and any(each and (kept is None or kept[at] is None) for at, each in enumerate(sums)):
                 raise DataError(
-                    f"{place}: the plan knows no mean of coded records where its own table had none; make a new plan"
+                    f"{place}: the plan has no mean of coded records where its own table had none; make a new plan"
                 )
             return kept  # type: ignore[no-any-return]
 
@@ -498,7 +498,7 @@ class DistanceCode:
 
     def _unknown(self, context: StageContext) -> DataError:
         return DataError(
-            f"{context.place}: the plan knows no boundary for {', '.join(map(repr, self.columns))}, where its own "
+            f"{context.place}: the plan has no boundary for {', '.join(map(repr, self.columns))}, where its own "
             "table had no values; make a new plan"
         )
 

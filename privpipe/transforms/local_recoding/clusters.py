@@ -92,7 +92,7 @@ def _folded(columns: Ints, sizes: Ints, most: int) -> tuple[Bools, Bools]:
     first: Ints = np.cumsum(is_leaf) - is_leaf
     ends = np.concatenate([[0], np.cumsum(sizes)])
     small = is_leaf | (ends[first + many] - ends[first] <= most)
-    # A node lies below an earlier one that ends where its subtree does or later.
+    # A node is below an earlier one that ends where its subtree does or later.
     reach = np.arange(len(columns)) + 2 * many - 1
     covered = np.maximum.accumulate(np.where(small, reach, 0))
     kept = np.concatenate([[0], covered[:-1]]) <= np.arange(len(columns))

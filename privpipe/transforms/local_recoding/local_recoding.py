@@ -281,7 +281,7 @@ class LocalRecoding(LocalRecodingStage):
         `sweep` walks all vectors of levels in the order of what they lose. `search` goes on from there: it regroups
         combinations of values, a few groups at a time, and labels each group by its lowest common ancestors; it loses
         less, takes longer and serves lattices of any size. `rounds` searches for the best vector again and again; it
-        also serves guarantees over some quasi-identifiers alone or over all classes together, and the sweep's lattices
+        also serves guarantees over only some quasi-identifiers or over all classes together, and the sweep's lattices
         of more than 200,000 vectors: for these the others take it by themselves. The plan shows which one was taken.
     share : float, optional
         What a vector must keep, in [0, 1]: under `sweep` of all records (default 0; 0.01 gives short plans), under

@@ -43,7 +43,7 @@ class Tuples:
     columns : tuple of str
         Columns to generalize, m of them.
     fixed : tuple of str
-        Judged quasi-identifiers that stay as they are.
+        Judged quasi-identifiers that stay unchanged.
     hierarchies : tuple of Hierarchy, one a generalized column
     codes : ndarray of int32, shape (t, m + fixed)
         Leaf codes, then ranks of the fixed columns' values.
@@ -214,7 +214,7 @@ class ByClass:
     coded : CodedTuples
         With the records of each combination; the persons, where these are counted.
     k, values : int
-        Records and distinct sensitive values that a class must hold at the least; 0 values: they are not looked at.
+        Records and distinct sensitive values that a class must hold at least; 0 values: they are not looked at.
     exact : bool
         Whether that is all that the guarantees ask. Never where persons are counted: one with several combinations
         counts in each of these, so that a class may hold fewer, and sets of values are counted.
@@ -248,7 +248,7 @@ class ByClass:
 
 
 def _values_needed(model: ClassModel, *, persons: bool) -> int:
-    """Values that a class must hold at the least; of persons their sets count, 2^m - 1 of m values."""
+    """Values that a class must hold at least; of persons their sets count, 2^m - 1 of m values."""
     return model.least_values().bit_length() if persons else model.least_values()
 
 

@@ -33,7 +33,7 @@ MOST_AGAIN = 20_000_000
 MOST_BACK = 4
 """Ways of taking vectors back that are compared where vectors are left out; elsewhere the first one counts."""
 MOST_VECTORS = 200_000
-"""Each costs some ten microseconds at the least."""
+"""Each costs some ten microseconds at least."""
 
 
 def lattice_size(encoded: EncodedTable | Tuples) -> int:

@@ -97,7 +97,7 @@ class CellTable:
 
     @cached_property
     def exposed(self) -> Bools:
-        """Combinations of one complete record that, left as they are, equal no other complete one."""
+        """Combinations of one complete record that, left unchanged, equal no other complete one."""
         complete = (self.codes[:, list(self.judged)] >= 0).all(axis=1)
         return np.asarray(complete & (self.counts == 1), dtype=np.bool_)
 
@@ -246,7 +246,7 @@ class Aim:
 
 
 def aim_of(stage: SuppressCellsStage, context: StageContext) -> Aim:
-    """What follows from the policy alone for a stage.
+    """What only the policy determines for a stage.
 
     Raises
     ------
@@ -301,7 +301,7 @@ def _blanked_columns(stage: SuppressCellsStage, judged: Sequence[str], context: 
         asked = tuple(name for name in known if name in every and name not in stage.by)
     for name in asked:
         if name not in known:
-            raise UsageError(f"{where}: {name!r} is no quasi-identifier{did_you_mean(name, known)}")
+            raise UsageError(f"{where}: {name!r} is not a quasi-identifier{did_you_mean(name, known)}")
     if not asked:
         raise UsageError(f"{where}: there is no quasi-identifier whose cells could be blanked")
     if len(asked) > MOST_COLUMNS:

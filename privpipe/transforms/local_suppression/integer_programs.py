@@ -366,7 +366,7 @@ def improved(table: CellTable, start: BlanksFound, budget: CellBudget) -> Blanks
 
 
 def _solved_whole(run: _Run, strata: Sequence[Ints]) -> tuple[int, float, list[Ints]]:
-    """Strata that are proved, what all of them cost at the least, and those too large to solve as a whole."""
+    """Strata that are proved, what all of them cost at least, and those too large to solve as a whole."""
     proved, bound = 0, 0.0
     large = []
     for members in strata:

@@ -260,7 +260,7 @@ class Answer:
 
 
 class Part(Protocol):
-    """Solves a part of a table with the rest as it is."""
+    """Solves a part of a table with the rest unchanged."""
 
     def __call__(self, free: Ints, blank_groups: Sequence[BlankGroup], seconds: float) -> Answer:
         """Better parcels, where only those of the free combinations may change."""
@@ -349,7 +349,7 @@ class SuppressCellsStage(Transformer):
     ] = ()
     combinations: Annotated[
         tuple[Combination, ...],
-        Doc("subsets of columns with a k of their own: [{columns: 3, k: 10}, {columns: [a, b], k: 5}]"),
+        Doc("subsets of columns with their own k: [{columns: 3, k: 10}, {columns: [a, b], k: 5}]"),
     ] = ()
     by_risk: Annotated[
         ByRisk | None,

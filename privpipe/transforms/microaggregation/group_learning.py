@@ -243,7 +243,7 @@ def _require_enough(
     if missing:
         raise NoSolutionError(
             f"{context.place}: {count:,} records miss {', '.join(map(repr, missing))}, too few for "
-            f"a group of k = {group.k} of {named}; lower k, suppress them first, or say `nulls: keep`"
+            f"a group of k = {group.k} of {named}; lower k, suppress them first, or set `nulls: keep`"
         )
     raise NoSolutionError(
         f"{context.place}: k = {group.k} is more than the {count:,} records that have a value in {named}"

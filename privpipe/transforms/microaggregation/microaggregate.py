@@ -72,7 +72,7 @@ class Microaggregate(GroupingParameters):
         neighbourhoods of groups are rebuilt after that. proof: after that, blocks of up to 2,000 records with k up to 5
         choose among all groups that column generation finds, and the plan shows how far above the least possible loss
         they are. Default: descent, a tenth of a second for 10,000 records. search and proof take seconds to minutes and
-        lose 2 to 12 % less, where records lie in tight clusters up to 30 % less.
+        lose 2 to 12 % less, where records are in tight clusters up to 30 % less.
     iterations : int or "auto"
         search and proof only. auto: 200 a record for k up to 3; else 150 in blocks of up to 2,000 records, by four
         runs instead of two for k of 6 to 20, and 50 in larger ones.
@@ -119,7 +119,7 @@ class Microaggregate(GroupingParameters):
     them): groups of k records are made and refined, then each of fewer than k persons takes in the nearest ones. Of
     500 persons with eight records each (two normal columns, k = 5) the loss is .335 % instead of .329 % where the
     records of a person lie apart, .47 instead of .35 where half of the variance is within persons, and 2.8 instead of
-    .04 where they are equal; persons as units would lose 86, 44 and 2.2 %. Blocks hold k persons at the least, nothing
+    .04 where they are equal; persons as units would lose 86, 44 and 2.2 %. Blocks hold k persons at least, nothing
     is proved, and aggregates that may release one person's value (median, trimmed_mean, mode, medoid; the distance
     gower) are refused.
 
@@ -134,7 +134,7 @@ class Microaggregate(GroupingParameters):
     taxon = "perturbative"
     needs_draws = True
     preserves = "sums and means of each column; groups of at least k equal records"
-    reveals = "the means of small groups, whose members lie around them"
+    reveals = "the means of small groups, whose members are around them"
     draws_apart = (
         "averages groups of records, and members of a household may be in several: aggregate a table of households"
     )
@@ -267,7 +267,7 @@ class Microaggregate(GroupingParameters):
                 if not scale[name] and figures.records and figures.minimum < figures.maximum:
                     raise DataError(
                         f"{context.place}: {name!r} was constant in the table of the plan and is not in this, where "
-                        "it would be released as it is; make a new plan"
+                        "it would be released unchanged; make a new plan"
                     )
 
     def recorded(self, engine: Primitives, table: Any, plan: StagePlan, draws: Draws) -> StagePlan:

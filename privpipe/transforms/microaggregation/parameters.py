@@ -407,7 +407,7 @@ def _check_method(stage: GroupingParameters) -> None:
     if stage.iterations != "auto" and stage.refine not in ("search", "proof"):
         raise UsageError(f"{OWNER}: iterations are steps of the search; add refine: search, or leave them out")
     if stage.keep_ties and stage.method not in ONE_COLUMN:
-        raise UsageError(f"{OWNER}: keep_ties goes with the methods univariate and fixed")
+        raise UsageError(f"{OWNER}: keep_ties requires the methods univariate and fixed")
 
 
 def _check_beside(stage: GroupingParameters) -> None:
@@ -422,10 +422,10 @@ def _check_beside(stage: GroupingParameters) -> None:
 def _check_gower(stage: GroupingParameters) -> None:
     gower = stage.distance == "gower"
     if gower and (stage.method != "mdav" or stage.sensitive is not None):
-        raise UsageError(f"{OWNER}: the distance gower goes with the method mdav, without sensitive")
+        raise UsageError(f"{OWNER}: the distance gower requires the method mdav, without sensitive")
     for name, given in (("order", stage.order), ("weights", stage.weights)):
         if given is not None and not gower:
-            raise UsageError(f"{OWNER}: {name} goes with the distance gower")
+            raise UsageError(f"{OWNER}: {name} requires the distance gower")
         strange = sorted(set(given or ()) - set(stage.masked_columns()))
         if strange:
             raise UsageError(f"{OWNER}: {name} names {', '.join(map(repr, strange))}, not among columns")

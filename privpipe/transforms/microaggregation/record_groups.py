@@ -1,5 +1,5 @@
 """Microaggregation of one list of columns on an engine: which block and group a record is in, and what becomes of a
-block; groups along one column in which values of k records or more stay as they are.
+block; groups along one column in which values of k records or more stay unchanged.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ __all__ = [
 def tied_apart(values: Floats, labels: Ints, k: int) -> Ints:
     """The groups, with each value that k records or more share as a group of its own.
 
-    What lies between two such values and is fewer than k records joins the nearer one, the lower at equal distance; of
+    What is between two such values and is fewer than k records joins the nearer one, the lower at equal distance; of
     other cuts those stay that leave k records on both sides.
 
     Parameters
@@ -90,7 +90,7 @@ def tied_apart(values: Floats, labels: Ints, k: int) -> Ints:
 
 
 def _cuts_of_gap(ordered: Floats, cuts: Ints, first: int, last: int, k: int) -> list[int]:
-    """Cuts at the ends of what lies between two tied values, and in it."""
+    """Cuts at the ends of what is between two tied values, and in it."""
     n = len(ordered)
     if last - first >= k:
         inside = cuts[np.searchsorted(cuts, first + k) : np.searchsorted(cuts, last - k, "right")]

@@ -55,7 +55,7 @@ class CutColumn:
     is_number : bool
         Whether ranges are intervals rather than sets; numbers, dates and timestamps.
     numbers : ndarray of float64
-        Where each code lies on the line (integers above their least), NaN for a missing value; empty unless
+        Where each code is on the line (integers above their least), NaN for a missing value; empty unless
         `is_number`.
     hierarchy : Hierarchy, optional
     """
@@ -354,7 +354,7 @@ def by_value(name: str, values: pa.Array, texts: list[str | None]) -> CutColumn:
 
 
 def _above_least(ticks: pa.Array) -> Floats:
-    """How far each integer lies above the least, NaN where missing: exact also where doubles of them are one."""
+    """How far each integer is above the least, NaN where missing: exact also where doubles of them are one."""
     import pyarrow.compute as pc
 
     missing = ticks.is_null().to_numpy(zero_copy_only=False)

@@ -184,7 +184,7 @@ class _Top:
         self.halves[leaf] = (sizes, low, high)
 
     def divided(self, cuts: dict[int, tuple[int, int]]) -> _Top:
-        """With these leaves cut, or known to stay as they are."""
+        """With these leaves cut, or known to stay unchanged."""
         columns: list[int] = []
         at: list[int] = []
         sizes: list[int] = []

@@ -82,7 +82,7 @@ class CutProblem:
     Parameters
     ----------
     columns : tuple of CutColumn
-        Those to be cut, then those that stay as they are.
+        Those to be cut, then those that stay unchanged.
     cut : int
         How many are to be cut.
     codes : ndarray of int32, or of uint16 for many rows, shape (t, c + s), (t, c + s + 1) or (t, c + s + 2)
@@ -438,7 +438,7 @@ def by_record(
     *,
     person: str | None = None,
 ) -> CutProblem:
-    """The problem over single records, in the order of their keys: the same on every engine, however it lies there.
+    """The problem over single records, in the order of their keys: the same on every engine, however it is there.
 
     What a key orders is coded where it lies, so that the driver holds some bytes a record.
     """

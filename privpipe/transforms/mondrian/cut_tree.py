@@ -99,7 +99,7 @@ class CutTree:
         lows, highs = (_unpacked(document[name]).reshape(-1, leaves).T for name in ("lows", "highs"))
         found = cls(columns, cuts, ties, lows, highs)
         if not found._is_whole():
-            raise UsageError(f"the plan holds a tree of {len(columns)} nodes that is none: make a new plan")
+            raise UsageError(f"the plan holds a tree of {len(columns)} nodes that is not valid: make a new plan")
         return found
 
     def fits(self, sizes: Sequence[int]) -> bool:

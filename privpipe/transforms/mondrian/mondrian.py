@@ -270,7 +270,7 @@ def _failing_leaves(grown: _Grown, sets: JudgedSets, context: StageContext) -> I
 def _unattainable(grown: _Grown, failing: Ints, context: StageContext) -> str:
     asked = ", ".join(repr(guarantee) for guarantee in context.guarantees)
     fixed = [repr(column.name) for column in grown.problem.columns[grown.problem.cut :]]
-    divided = f"; {', '.join(fixed)} stay as they are and divide it: name them under `columns:` too" if fixed else ""
+    divided = f"; {', '.join(fixed)} stay unchanged and divide it: name them under `columns:` too" if fixed else ""
     return (
         f"{context.place}: {asked} cannot be met by this table even where nothing is cut: "
         f"{int(grown.sizes[failing].sum()):,} of {int(grown.sizes.sum()):,} records would be left in classes that "
@@ -343,7 +343,7 @@ class Mondrian(MondrianStage):
 
     With a raw `population:` each of its persons falls into one part too, in mode strict: labels cover the values of the
     table and of the population there, and a part counts those of the population who get its labels. The population
-    must have every column that is cut or judged; cuts lie between values of the table.
+    must have every column that is cut or judged; cuts are between values of the table.
 
     Parameters
     ----------

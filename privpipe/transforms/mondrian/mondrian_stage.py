@@ -140,8 +140,8 @@ class MondrianStage(RecodingStage):
         if self.mode == "strict":
             return ""
         return (
-            "divides the records of one value in mode relaxed, so that a person of the population has no place there; "
-            "`mode: strict` gives everybody one"
+            "divides the records of one value in mode relaxed, so a person of the population has no place there; "
+            "`mode: strict` gives everyone one"
         )
 
     def population_columns(
@@ -208,7 +208,7 @@ class MondrianStage(RecodingStage):
 
 @dataclass(frozen=True)
 class _Outside:
-    """Records by column whose value lies outside what the label of their leaf stands for."""
+    """Records by column whose value is outside what the label of their leaf stands for."""
 
     leaves: Leaves
     recoded: Sequence[str]
@@ -228,7 +228,7 @@ class _Outside:
 
 
 def tree_names(stage: MondrianStage, context: StageContext) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The columns a tree is made of: those to be cut, and judged ones that stay as they are; in policy order.
+    """The columns a tree is made of: those to be cut, and judged ones that stay unchanged; in policy order.
 
     Raises
     ------
@@ -238,7 +238,7 @@ def tree_names(stage: MondrianStage, context: StageContext) -> tuple[tuple[str, 
     known = context.roles.quasi_identifiers
     for column in stage.columns or ():
         if column not in known:
-            raise UsageError(f"{context.place}: {column!r} is no quasi-identifier{did_you_mean(column, known)}")
+            raise UsageError(f"{context.place}: {column!r} is not a quasi-identifier{did_you_mean(column, known)}")
     cut = _cut_names(stage, known, context.hierarchies)
     if not cut:
         raise UsageError(

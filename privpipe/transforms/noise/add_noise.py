@@ -100,9 +100,9 @@ class AddNoise(RowTransformer):
     small_strata : {"refuse", "suppress", "merge"}
         A stratum needs two values of a column, three for orthogonal noise.
     same_within : {"household_id", "person_id"}, optional
-        Rows of one household (or person) draw alike for equal values; the plan says in how many a column differs.
+        Rows of one household (or person) draw alike for equal values; the plan states in how many a column differs.
     outliers : float, optional
-        q in [0.5, 1), as 0.975: noise for outliers alone, in each of the columns; other records keep their values to
+        q in [0.5, 1), as 0.975: noise only for outliers, in each of the columns; other records keep their values to
         the bit. A record is an outlier when a value lies more than sqrt(chi2(1, q)) scales from the column's median, or
         its squared robust distance over the columns exceeds chi2(r, q). A scale is 1.4826 times the median absolute
         deviation; a column of whose values most are equal is measured by its standard deviation and takes no part in
@@ -127,7 +127,7 @@ class AddNoise(RowTransformer):
     taxon = "perturbative"
     needs_draws = True
     preserves = "means in expectation; correlations when correlated; sums and covariances exactly when orthogonal"
-    reveals = "the variance of the noise; zeros, when they are kept; who is no outlier, when these alone are masked"
+    reveals = "the variance of the noise; zeros, when they are kept; who is not an outlier, when these alone are masked"
     source = (
         "Kim, ASA Survey Research Methods, 1986; Hundepool et al., Statistical Disclosure Control, Wiley "
         "2012; Ting, Fienberg, Trottini, Int. J. Information and Computer Security 2, 2008 (orthogonal); "
@@ -141,7 +141,7 @@ class AddNoise(RowTransformer):
         None
     )
     relative_sd: Annotated[float | None, Gt(0), Doc("instead of variance_ratio: its square root")] = None
-    keep_zeros: Annotated[bool, Doc("leave zeros as they are")] = False
+    keep_zeros: Annotated[bool, Doc("leave zeros unchanged")] = False
     clip: Annotated[tuple[float, float] | Literal["domain"] | None, Doc("bounds of the result: [lo, hi] or domain")] = (
         None
     )
@@ -149,13 +149,13 @@ class AddNoise(RowTransformer):
     round: Annotated[bool, Doc("round to whole numbers")] = False
     block: Annotated[int, Ge(8), Le(512), Doc("orthogonal noise only: records of a block, 8 to 512")] = 64
     nulls: Annotated[Literal["keep", "refuse"], Doc("keep leaves missing values; refuse makes them an error")] = "keep"
-    by: Annotated[tuple[str, ...], ColumnNames(), Doc("columns whose combinations have noise of their own scale")] = ()
+    by: Annotated[tuple[str, ...], ColumnNames(), Doc("columns whose combinations have their own noise scale")] = ()
     small_strata: Annotated[SmallStrata, Doc("strata without records enough: refuse, suppress or merge")] = "refuse"
     same_within: Annotated[
         SameWithin | None, Doc("whose rows draw alike: household_id or person_id; left out, each record for itself")
     ] = None
     outliers: Annotated[
-        float | None, Ge(0.5), Lt(1), Doc("mask outliers alone: those beyond this quantile of distance, as 0.975")
+        float | None, Ge(0.5), Lt(1), Doc("mask only outliers: those beyond this quantile of distance, as 0.975")
     ] = None
 
     def __post_init__(self) -> None:
@@ -167,7 +167,7 @@ class AddNoise(RowTransformer):
         if self.clip is not None and self.clip != "domain":
             object.__setattr__(self, "clip", clip_bounds("AddNoise", self.clip))
         if self.bias_correct and self.kind != "correlated":
-            raise UsageError("AddNoise: bias_correct goes with kind: correlated")
+            raise UsageError("AddNoise: bias_correct requires kind: correlated")
         if self.kind == "orthogonal":
             require_rotatable(self.columns, self.ratio)
         apart = self.kind == "orthogonal" or (self.kind == "correlated" and len(self.columns) > 1)
@@ -278,7 +278,7 @@ class AddNoise(RowTransformer):
         if self.clip is not None and not found:
             found.append("clipping biases means towards the middle of the bounds")
         if self.outliers is not None:
-            found.append("records that are no outliers are released as they are")
+            found.append("records that are not outliers are released unchanged")
         if constant:
             found.append(f"{', '.join(map(repr, constant))}: without variance, so unchanged")
         if self.kind == "orthogonal" and (self.clip is not None or self.keep_zeros or self.round):
@@ -293,7 +293,7 @@ class AddNoise(RowTransformer):
         if constant:
             raise DataError(
                 f"{context.place}: {', '.join(map(repr, constant))} had no variance when the plan was made and "
-                "would be released as it is; make a new plan"
+                "would be released unchanged; make a new plan"
             )
         nulls = counted_nulls(engine, table, self.columns, self.nulls, context)
         return replace(plan, detail={**plan.detail, "nulls": nulls})

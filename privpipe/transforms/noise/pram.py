@@ -92,7 +92,7 @@ class Pram(RowTransformer):
         Strata; each has its own matrix.
     small_strata : {"refuse", "suppress", "merge"}
     same_within : {"household_id", "person_id"}, optional
-        Rows of one household (or person) draw alike for equal values; the plan says in how many a column differs.
+        Rows of one household (or person) draw alike for equal values; the plan states in how many a column differs.
 
     Examples
     --------
@@ -111,9 +111,9 @@ class Pram(RowTransformer):
         Annotated[float, Gt(0), Le(1)] | tuple[Annotated[float, Gt(0), Le(1)], Annotated[float, Gt(0), Le(1)]],
         Doc("probability to stay, in (0, 1], or [lo, hi] drawn per category"),
     ] = 0.8
-    alpha: Annotated[float, Ge(0), Le(1), Doc("share of the matrix against leaving everything as it is, in [0, 1]")] = (
-        1.0
-    )
+    alpha: Annotated[
+        float, Ge(0), Le(1), Doc("share of the matrix compared with leaving everything unchanged, in [0, 1]")
+    ] = 1.0
     matrix: Annotated[TransitionMatrix | None, Doc("own matrix: {labels: [...], rows: [[...], ...]}")] = None
     invariant: Annotated[bool, Doc("keep the expected counts of the categories")] = True
     spread: Annotated[Literal["even", "adjacent"], Doc("even over all other categories, or adjacent ones only")] = (
@@ -138,7 +138,7 @@ class Pram(RowTransformer):
         object.__setattr__(self, "diagonal", _diagonal(self.diagonal))
         object.__setattr__(self, "forbid", _forbidden(self.forbid, len(self.columns) if self.joint else 1))
         if self.matrix is not None and not self.joint and len(self.columns) > 1:
-            raise UsageError("Pram: matrix goes with one column, or with joint")
+            raise UsageError("Pram: matrix requires one column, or with joint")
         refuse_apart("Pram", self.same_within, {"by": self.by, "joint": self.joint and len(self.columns) > 1})
         if self.small_strata == "suppress":
             object.__setattr__(self, "suppresses", True)
@@ -158,7 +158,7 @@ class Pram(RowTransformer):
             matrices.append({"columns": list(group), "strata": found})
             single = sum(len(each["labels"]) == 1 for each in found)
             if single:
-                warnings.append(f"{', '.join(map(repr, group))}: one category alone, unchanged, in {single} strata")
+                warnings.append(f"{', '.join(map(repr, group))}: only one category, unchanged, in {single} strata")
         known = {column: sum(counts) for column, counts in strata.known.items()}
         detail: dict[str, Any] = {
             "strata": strata.to_dict(),
@@ -174,7 +174,7 @@ class Pram(RowTransformer):
             kind = column_type_of(context.schema.field(column).type)
             if kind in ("number", "decimal"):
                 raise DataError(
-                    f"{context.place}: column {column!r} holds {kind}s, which are no categories; add_noise and "
+                    f"{context.place}: column {column!r} holds {kind}s, which are not categories; add_noise and "
                     "rank_swap serve it, or generalize it first"
                 )
 

@@ -77,7 +77,7 @@ class EncodedTable:
     columns : tuple of str
         Columns to generalize, m of them, in policy order.
     fixed : tuple of str
-        Judged quasi-identifiers that stay as they are.
+        Judged quasi-identifiers that stay unchanged.
     hierarchies : tuple of Hierarchy, one a generalized column
     codes : ndarray of int32, shape (t, m + fixed)
         Leaf codes of the generalized columns, then ranks of the fixed ones' values.

@@ -171,7 +171,7 @@ def _apart(a: float, b: float) -> bool:
 
 
 def tie(figure: float) -> float:
-    """How close to a loss others are equal: absolute, save for figures so large that it is below their rounding.
+    """How close to a loss others are equal: absolute, except for figures so large that it is below their rounding.
 
     Examples
     --------
@@ -293,7 +293,7 @@ LOOKED_UP = 25_000_000_000
 
 REMEMBERED = 1000
 EXPECTED = 4
-"""Nodes that are looked at ahead, at the most."""
+"""Nodes that are looked at ahead, at most."""
 
 
 class Spent(Exception):

@@ -202,7 +202,7 @@ class PackedTable:
         row : int
             The combination.
         strides : sequence of int
-            Of each generalized column: how far apart its levels lie in the lattice.
+            Of each generalized column: how far apart its levels are in the lattice.
 
         Returns
         -------

@@ -74,7 +74,7 @@ APPROACHES: Mapping[str, Approach | str] = {
     "_TS": Approach("suppress_records", "every record of a failing class is removed", also=("generalize",)),
     "_AS": Approach("generalize", "lattice of raw or removed columns", {"roots_only": True}),
     "_CS": Approach("suppress_cells", "local suppression", {"method": "greedy"}),
-    "_": "nothing is transformed, so there is no stage: assess the table as it is",
+    "_": "nothing is transformed, so there is no stage: assess the table itself",
 }
 """The cell, or why no stage serves it."""
 

@@ -62,7 +62,7 @@ Criterion = Literal[
 ApproachName = Literal["AG_TS", "AG_AS", "AG_CS", "AG_", "CG_TS", "CG_AS", "CG_CS", "CG_", "_TS", "_AS", "_CS", "_"]
 
 MOST_NODES = 100_000
-"""Vectors that a search checks at the most, where its policy does not say."""
+"""Vectors that a search checks at most, where its policy does not say."""
 CARRIED = ("levels", "recoded", "level_names", "hierarchies", "builders", "data_dependent")
 """What a plan states about levels, and not of the table it was made for."""
 
@@ -118,7 +118,7 @@ class GeneralizeStage(RecodingStage):
     loss: Annotated[
         LossSpec,
         Doc(
-            "the quality model: {name, aggregate, gs_factor, weights}, besides compat of "
+            "the quality model: {name, aggregate, gs_factor, weights}, in addition to compat of "
             "kl_divergence, attacker and amounts of publisher_payout, penalties of static, response "
             "of classification"
         ),
@@ -332,7 +332,7 @@ def generalized_columns(stage: GeneralizeStage, context: StageContext) -> tuple[
     for column in [*asked, *(stage.levels or {}), *stage.loss.weights]:
         if column not in held:
             raise UsageError(
-                f"{context.place}: {column!r} is no quasi-identifier with a hierarchy{did_you_mean(column, held)}; "
+                f"{context.place}: {column!r} is not a quasi-identifier with a hierarchy{did_you_mean(column, held)}; "
                 f"{how_given(column, context)}"
             )
     if not asked:

@@ -67,7 +67,7 @@ Nodes = NDArray[np.int16]
 WIDTHS = (1, 2, 3)
 """Columns that are changed at once; more of them only where fewer do not help."""
 MOST = 200_000
-"""Vectors looked at around one, at the most; wider changes are left out."""
+"""Vectors looked at around one, at most; wider changes are left out."""
 KICKED = 4
 IDLE = 100
 """So many starts in a row from which nothing new was checked: the lattice is small, and all is seen."""

@@ -101,7 +101,7 @@ def _entropy_l_diversity(model: Any, block: ClassBlock, facts: Facts, memory: Me
 
 
 def _recursive_cl_diversity(model: Any, block: ClassBlock, facts: Facts, memory: Memory) -> Floats:
-    """r_1 - c tail: what survives of the most frequent value is below c times what lies outside the first l - 1."""
+    """r_1 - c tail: what survives of the most frequent value is below c times what is outside the first l - 1."""
     from privpipe.kernels.classes.cells import recursive_tail_by_class
 
     cells = block.cells[model.column]

@@ -175,8 +175,8 @@ class Safepub(RecodingStage):
         for column in self.levels:
             if column not in held:
                 raise UsageError(
-                    f"{context.place}: {column!r} is no quasi-identifier with a hierarchy{did_you_mean(column, held)}; "
-                    f"{how_given(column, context)}"
+                    f"{context.place}: {column!r} is not a quasi-identifier with a hierarchy"
+                    f"{did_you_mean(column, held)}; {how_given(column, context)}"
                 )
         if not context.roles.quasi_identifiers:
             raise UsageError(f"{context.place}: no quasi-identifier is declared, so there are no classes")
@@ -238,7 +238,7 @@ def _require_fixed(column: str, level: int, hierarchy: Hierarchy, context: Stage
     builder = context.hierarchies[column].builder
     by_longest = isinstance(builder, Redact) and builder.length is None
     if level and (hierarchy.data_dependent or by_longest):
-        how = "; say how long its values are: redact: {length: ...}" if by_longest else ", such as a file"
+        how = "; declare how long its values are: redact: {length: ...}" if by_longest else ", such as a file"
         raise UsageError(
             f"{context.place}: the hierarchy of {column!r} is made from the values at hand, and differential privacy "
             f"needs one that was fixed before looking at them{how}"
@@ -265,7 +265,7 @@ class _AtLeast:
 
 @dataclass(frozen=True)
 class _Sampled:
-    """Keeps the records whose word lies below a bound: never more than the rate, to the last bit."""
+    """Keeps the records whose word is below a bound: never more than the rate, to the last bit."""
 
     bound: int
     stream: Stream = field(repr=False)

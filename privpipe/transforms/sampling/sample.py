@@ -80,7 +80,7 @@ class Sample(Transformer):
             raise UsageError("Sample: give fraction or records, one of the two")
         object.__setattr__(self, "by", checked_by("Sample", self.by, (), "refuse"))
         if self.same_within is not None and self.fraction is None:
-            raise UsageError("Sample: same_within goes with fraction; no households need add up to exactly `records`")
+            raise UsageError("Sample: same_within requires fraction; no households need add up to exactly `records`")
         if self.weight is not None and (not isinstance(self.weight, str) or not self.weight):
             raise UsageError("Sample: weight must be the name of a new column")
 

@@ -50,7 +50,7 @@ class Failures:
         where no suppression helps at any of these.
     met : bool
         Whether what is left meets everything; False: no suppression helps. `rows` are those of failing classes then,
-        at the least.
+        at least.
     """
 
     rows: Bools
@@ -269,7 +269,7 @@ def with_marked(engine: Primitives, table: Any, kept: Any, context: StageContext
     Raises
     ------
     UsageError
-        A judged quasi-identifier that is not text: a mark could not stand in it.
+        A judged quasi-identifier that is not text: a mark could not be in it.
     """
     keys = judged_sets(context, serves=EVERY_WAY).columns
     if not keys:
@@ -334,5 +334,5 @@ def _require_text(schema: Any, context: StageContext) -> None:
     other = [field.name for field in schema if not pa.types.is_string(field.type)]
     if other:
         raise UsageError(
-            f"{context.place}: mark cannot be in {other[0]!r}, which is no text; give it a hierarchy, or leave mark out"
+            f"{context.place}: mark cannot be in {other[0]!r}, which is not text; give it a hierarchy or leave mark out"
         )

@@ -58,7 +58,7 @@ MOST_RANKS = 500_000_000
 class RankSwap(Transformer):
     """Exchange values between records whose ranks are at most floor(p n) apart, or a chosen window, column by column.
 
-    The multiset of values of each column is unchanged (but for tails, replaced by their mean), so means,
+    The multiset of values of each column is unchanged (except tails, replaced by their mean), so means,
     variances and all marginals are exact; correlations fall with p. Nulls stay where they are and take no rank.
 
     Parameters

@@ -50,9 +50,9 @@ class RecordSwap(Transformer):
         rounding and want of donors, and exceeded where high risk asks for more.
     similar : tuple of str, or tuple of tuples
         Similarity profiles: lists of columns in which a donor agrees, tried one after the other. One list is one
-        profile; none: donors agree in size alone.
+        profile; none: donors agree only in size.
     risk_variables : tuple of str, optional
-        Columns by which somebody may be found; a missing value is one more value. Default: the quasi-identifiers that
+        Columns by which someone may be found; a missing value is one more value. Default: the quasi-identifiers that
         are not swapped.
     k : int or tuple of int
         Least number of equal records in an area, one number or one per level; 1: no household must be swapped. Where
@@ -92,7 +92,7 @@ class RecordSwap(Transformer):
     source = "Shlomo, Tudor, Groom, Data swapping for protecting census tables, PSD 2010; sdcMicro's `recordSwap`"
     formula = "swap if min over members of #(records of the area alike) < k; then up to rate x households"
     choose = (
-        "rate .02 to .10; k 3. Profiles from strict to loose (type and tenure, then type, then size alone), so that "
+        "rate .02 to .10; k 3. Profiles from strict to loose (type and tenure, then type, then only size), so that "
         "rare households find donors. A coarse first level with a small k keeps long moves few."
     )
 
@@ -101,7 +101,7 @@ class RecordSwap(Transformer):
     similar: Annotated[
         tuple[str, ...] | tuple[tuple[str, ...], ...],
         ColumnNames(),
-        Doc("lists of columns in which a donor must agree, tried in order; none: size alone"),
+        Doc("lists of columns in which a donor must agree, tried in order; none: only size"),
     ] = ()
     risk_variables: Annotated[
         tuple[str, ...] | None, ColumnNames(), Doc("columns by which a person may be found; default: quasi-identifiers")
@@ -151,7 +151,7 @@ class RecordSwap(Transformer):
         if self.risk is not None and self.risk_variables is not None:
             raise UsageError(f"{OWNER}: give risk_variables or risk, not both")
         if self.threshold is not None and self.risk is None:
-            raise UsageError(f"{OWNER}: threshold goes with risk; with counts it is k that decides")
+            raise UsageError(f"{OWNER}: threshold requires risk; with counts, k decides")
 
     def _risks(self) -> tuple[str, ...]:
         return () if self.risk is None else (self.risk,) if isinstance(self.risk, str) else self.risk
@@ -239,7 +239,7 @@ class RecordSwap(Transformer):
         if lone and self.without_donor == "refuse":
             raise NoSolutionError(
                 f"{context.place}: {lone:,} of {len(homes):,} households are at high risk and find no donor; give a "
-                "looser similarity profile at the end of `similar`, or say `without_donor: keep`"
+                "looser similarity profile at the end of `similar`, or set `without_donor: keep`"
             )
         return engine.map_rows(table, rows_moved(homes, found.partner, plan.detail["household"]), table.schema)
 

@@ -268,7 +268,7 @@ def require_one_window(stage: Keeping) -> None:
     """
     wanted = [name for name in ("p", "keep_correlation", "keep_mean") if getattr(stage, name) is not None]
     if wanted and wanted[-1] != "p" and (stage.kind != "window" or stage.by):
-        raise UsageError(f"RankSwap: {wanted[-1]} goes with kind: window and without by")
+        raise UsageError(f"RankSwap: {wanted[-1]} requires kind: window and no by")
     if len(wanted) > 1:
         raise UsageError(f"RankSwap: give one of p, keep_correlation and keep_mean, not {' and '.join(wanted)}")
     if not wanted and stage.kind != "buckets":

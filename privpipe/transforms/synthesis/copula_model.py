@@ -203,7 +203,7 @@ def _groups(ranks: ValueRanks, values: NDArray[Any]) -> Ints:
 
 CLIPPED_AT = 1e-9
 FEWEST = 5
-"""Records of a number at the least that is released unchanged, whatever `min_count` says."""
+"""Records of a number at least that is released unchanged, whatever `min_count` says."""
 MISSING, PRESENT = "missing", "present"
 
 

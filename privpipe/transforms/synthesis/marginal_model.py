@@ -36,7 +36,7 @@ class Domain:
     levels : tuple of str
         Of a category; what is none of them counts as missing.
     low, high : int or float
-        Of a number; what lies beyond counts as the nearest of them.
+        Of a number; what is beyond counts as the nearest of them.
     bins : int
         Cells of equal width between them.
     """

@@ -229,7 +229,7 @@ def dealt_by_rank(engine: Primitives, table: Any, column: str, at: int, score: s
 
 @dataclass(frozen=True)
 class MidRankSums:
-    """What `RankSums` learns, from the mid-ranks that lie with the records.
+    """What `RankSums` learns, from the mid-ranks that are with the records.
 
     Parameters
     ----------
@@ -383,7 +383,8 @@ class _Dealt:
         giving = giving[np.argsort(ranks[giving])]
         places = np.argsort(ranks[asking])
         if not np.array_equal(ranks[giving], ranks[asking][places]):
-            raise DataError(f"the plan was made for another table: column {self.column!r} has not as many values")
+            problem = f"the plan was made for another table: column {self.column!r} has a different number of values"
+            raise DataError(problem)
         senders = np.empty(len(asking), np.int64)
         senders[places] = giving
         return made.replace(self.column, rows.column(self.column).take(pa.array(senders)))

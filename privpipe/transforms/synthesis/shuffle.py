@@ -85,7 +85,7 @@ class Shuffle(Transformer):
     given: Annotated[
         tuple[str, ...],
         ColumnNames(),
-        Doc("ordered columns whose relation to the shuffled ones is kept; they stay as they are"),
+        Doc("ordered columns whose relation to the shuffled ones is kept; they stay unchanged"),
     ] = ()
     nulls: Annotated[Literal["keep", "refuse"], Doc("keep leaves missing values; refuse makes them an error")] = "keep"
     by: Annotated[tuple[str, ...], ColumnNames(), Doc("columns within whose combinations values are shuffled")] = ()
@@ -125,7 +125,7 @@ class Shuffle(Transformer):
             "strata": strata.to_dict(),
             "by_stratum": figures,
             "nulls": nulls,
-            "warnings": [f"{', '.join(map(repr, constant))}: one value alone, unchanged"] if constant else [],
+            "warnings": [f"{', '.join(map(repr, constant))}: only one value, unchanged"] if constant else [],
             "confidential": True,
         }
         return StagePlan(name=self.name(), parameters=self.parameters(), detail=detail)
@@ -253,7 +253,7 @@ class _ByValue:
 
 @dataclass(frozen=True)
 class _ByPlace:
-    """Normal scores of given columns by the mid-ranks that lie with the records: (hidden column, values) by name."""
+    """Normal scores of given columns by the mid-ranks that are with the records: (hidden column, values) by name."""
 
     middles: Mapping[str, tuple[str, int]]
 

@@ -251,6 +251,6 @@ def planned_records(detail: Mapping[str, Any], here: int | None, fewer: bool, co
         )
     if wanted > MOST_DRAWN:
         raise UnsupportedError(
-            f"{context.place}: draws at most {MOST_DRAWN:,} records at once; say how many with `records:`"
+            f"{context.place}: draws at most {MOST_DRAWN:,} records at once; set their number with `records:`"
         )
     return int(wanted)

@@ -54,7 +54,7 @@ def check_method(stage: Any) -> None:
     for method, names in ALONE:
         used = [name for name in names if stage.method != method and _differs(stage, name)]
         if used:
-            raise UsageError(f"Synthesize: {', '.join(used)} goes with `method: {method}`")
+            raise UsageError(f"Synthesize: {', '.join(used)} requires `method: {method}`")
     if stage.method == "marginals":
         _check_private(stage)
 
@@ -71,7 +71,7 @@ def _check_private(stage: Any) -> None:
     if used:
         raise UsageError(f"Synthesize: {', '.join(used)} does not go with `method: marginals`")
     if stage.unit == "record" and stage.most_records != 1:
-        raise UsageError("Synthesize: most_records goes with `unit: person`")
+        raise UsageError("Synthesize: most_records requires `unit: person`")
 
 
 LEAST_RECORDS = 50
@@ -85,7 +85,7 @@ class Synthesize(Transformer):
     cart: a column is drawn given those before it, from the leaf of a tree that its record falls into. The tree splits
     by these columns and by scores that add up what all of them say; within a leaf the draw leans by what they say
     beyond it, and takes no value more than twice as often as its share. Categories and values that at least
-    `min_count` records hold are released as they are; rarer values form cells and are released
+    `min_count` records hold are released unchanged; rarer values form cells and are released
     as means less and plus deviations of at least five records, never as themselves. copula: marginals with the same
     cells, and one correlation for each pair of columns, whose categories are ordered. marginals: noisy counts of
     each column and of a tree of pairs, chosen and measured with (epsilon, delta)-differential privacy. The plan is the
@@ -173,7 +173,7 @@ class Synthesize(Transformer):
     columns: Annotated[
         tuple[str, ...] | Literal["all"] | None,
         Columns(),
-        Doc("columns to draw; all but identifiers when left out; the others stay as they are"),
+        Doc("columns to draw; all but identifiers when left out; the others stay unchanged"),
     ] = None
     given: Annotated[
         tuple[str, ...], ColumnNames(), Doc("cart: columns that stay and of which the drawn ones depend")
@@ -255,7 +255,7 @@ class Synthesize(Transformer):
     def uncounted_persons(self) -> str:
         if self.method != "marginals" or self.unit == "person":
             return ""
-        return "unit: record protects one record of a person; say unit: person, and most_records"
+        return "unit: record protects one record of a person; set unit: person, and most_records"
 
     def draws_records(self, released: Collection[str]) -> bool:
         return set(released) <= {*(self.columns or released), *self.by}
@@ -315,7 +315,7 @@ class Synthesize(Transformer):
 
     @classmethod
     def public_detail(cls, detail: Mapping[str, Any]) -> dict[str, Any]:
-        """The accountant's figures, which follow from the policy alone."""
+        """The accountant's figures, which follow only from the policy."""
         return {"privacy": dict(detail["privacy"])} if "privacy" in detail else {}
 
     def _models(
@@ -368,7 +368,7 @@ class Synthesize(Transformer):
             if name in context.schema.names and not is_category(context.schema.field(name).type)
         ]
         if strange:
-            raise UsageError(f"{context.place}: levels: {', '.join(map(repr, strange))} is no category that is drawn")
+            raise UsageError(f"{context.place}: levels: {', '.join(map(repr, strange))} is not a category drawn")
         return Scoring(self.scores, self.levels)
 
     def plan_of_nothing(self, context: StageContext) -> StagePlan:

@@ -90,7 +90,7 @@ def test_csv_without_header_packed_and_in_folders(tiny, tmp_path):
             {"a": "integer"},
             "column 'a' is declared integer, and 30 cells are not",
         ),
-        ("a,A\n1,canary\n", {}, "differ by case alone"),
+        ("a,A\n1,canary\n", {}, "differ only in case"),
         ("", {}, "empty"),
     ],
 )

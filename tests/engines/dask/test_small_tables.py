@@ -1,4 +1,4 @@
-"""Beside worker processes, tables that are small are worked on by the process that asks; figures are the same."""
+"""With worker processes, tables that are small are worked on by the process that asks; figures are the same."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ WORKER = ["-m", "distributed.cli.dask_worker", "--no-nanny", "--nthreads", "1", 
 
 @dataclass
 class Cluster:
-    """A scheduler of this process, and workers that nobody starts again."""
+    """A scheduler of this process, and workers that no one starts again."""
 
     address: str
     workers: list[subprocess.Popen[bytes]]
@@ -58,7 +58,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 @pytest.mark.parametrize("held", [deep(False), True])
 def test_workers_that_are_all_gone_end_the_run(cluster: Cluster, tmp_path: Path, held: bool) -> None:
-    """After the stated time; at once where they took rows with them that nobody can make again."""
+    """After the stated time; at once where they took rows with them that no one can make again."""
     pq.write_table(ROWS, tmp_path / "rows.parquet", row_group_size=250)
     source = Source(data=ROWS if held else str(tmp_path / "rows.parquet"))
     words = "is lost, since they died" if held else r"no worker gave a sign of life for 12 s.*`patience`"

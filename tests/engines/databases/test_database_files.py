@@ -98,7 +98,7 @@ def test_declared_types_are_taken(embedded: Engine, sqlite: Path) -> None:
 
 
 def test_a_table_of_two_schemas_is_named_in_full(embedded: Engine, duck: Path) -> None:
-    with pytest.raises(DataError, match="several tables of this name: main.visits, other.visits; say which"):
+    with pytest.raises(DataError, match="several tables of this name: main.visits, other.visits; specify which"):
         embedded.scan(source(duck, "visits"))
     assert rows(embedded, duck, "other.visits").to_pylist() == [{"a": 1}]
     assert rows(embedded, duck, "visits.main.visits").to_pylist() == [{"a": 2}]

@@ -1,4 +1,4 @@
-"""Parts of classes without a session: what workers count and what who gathers them makes of it, beside joint cells."""
+"""Parts of classes without a session: what workers count and what who gathers them makes of it, next to joint cells."""
 
 from __future__ import annotations
 

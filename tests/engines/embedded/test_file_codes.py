@@ -175,7 +175,7 @@ def test_many_values_that_are_repeated_become_an_enumeration(
 @pytest.mark.parametrize("room", [None, 0])
 @pytest.mark.parametrize("apart", [1, 2990])
 def test_equal_records_are_numbered(engine: EmbeddedEngine, tmp_path: Path, room: int | None, apart: int) -> None:
-    """Beside one another, and in files far apart, with and without room for a word of each id."""
+    """Next to one another, and in files far apart, with and without room for a word of each id."""
     numbers = [*range(2990), 0] if apart > 1 else [1, 1, *range(2, 2990), 5]
     rows = pa.table({"zip": ["a"] * len(numbers), "n": numbers})
     before = engine.session.room()
@@ -271,7 +271,7 @@ def test_a_text_of_too_many_values_has_no_codes(
 def test_columns_have_codes_each_for_itself(
     engine: EmbeddedEngine, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that has too many values, or is no text, leaves the others theirs, and holds no memory."""
+    """One that has too many values, or is not text, leaves the others theirs, and holds no memory."""
     alone = scanned(engine, folder)
     before = engine.session.room()
     assert list(some_of(engine, alone, ["ill"])) == ["ill"]

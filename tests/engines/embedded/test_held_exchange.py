@@ -1,4 +1,4 @@
-"""Values that change places where the rows lie in memory: the bytes of the exchange by stream, for hostile columns."""
+"""Values that change places where the rows are in memory: the bytes of the exchange by stream, for hostile columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Packed keys are the numbers that they should be, and columns of one count stand in the same parts of them."""
+"""Packed keys are the numbers that they should be, and columns of one count are in the same parts of them."""
 
 from __future__ import annotations
 

@@ -179,7 +179,7 @@ def test_every_declared_type_is_read_from_text(embedded: Engine, tmp_path: Path)
         (f"a;b\n{SECRET};2\n", "is that the delimiter"),
         (b"a,b\n\xff,2\n", "UTF-8"),
         (f"a,b\n{SECRET},2\n7,1\n{SECRET},2\n", "'a' is declared integer, and 2 cells are not"),
-        (f"a,A\n{SECRET},2\n", "differ by case"),
+        (f"a,A\n{SECRET},2\n", "differ only in case"),
         ("", "empty"),
         (f"b,c\n{SECRET},2\n", "declared column 'a' not in the data"),
     ],
@@ -243,7 +243,7 @@ def test_delta_needs_its_package(embedded: Engine, tmp_path: Path) -> None:
 
 
 def test_not_a_number_is_missing_whatever_the_statistics_of_a_file_say(embedded: Engine, tmp_path: Path) -> None:
-    """Statistics of a Parquet file leave NaN out, and an optimizer that trusts them keeps it beside null."""
+    """Statistics of a Parquet file leave NaN out, and an optimizer that trusts them keeps it next to null."""
     values = [float("nan"), 1.0, None, float("-inf"), float("nan"), 2.5]
     for name, kind in (("double", pa.float64()), ("single", pa.float32())):
         path = tmp_path / f"{name}.parquet"

@@ -188,7 +188,7 @@ def test_columns_that_no_release_carries_are_refused_by_name(engine: Engine, cas
 def test_values_that_are_no_records_and_unknown_codecs(tmp_path: Path) -> None:
     file = io.BytesIO()
     fastavro.writer(file, "string", ["a"])
-    with pytest.raises(DataError, match="its values are no records"):
+    with pytest.raises(DataError, match="its values are not records"):
         read(file.getvalue(), tmp_path)
     with pytest.raises(DataError, match="packed by the codec 'brotli', which is not read; write it with one of null,"):
         read(packed_by_hand("brotli", b""), tmp_path)

@@ -158,7 +158,7 @@ def other_case(folder: Path) -> Path:
 
 def test_a_folder_within_is_no_table(engine: Engine, tmp_path: Path) -> None:
     folder = deltas.partition_deleted(tmp_path / "table")
-    with pytest.raises(DataError, match="lies in .*Delta table.*deleted or overwritten"):
+    with pytest.raises(DataError, match="is in .*Delta table.*deleted or overwritten"):
         engine.scan(Source(data=folder / "sex=m", format="parquet"))
     with pytest.raises(DataError, match="no `_delta_log`; give the table's own folder"):
         engine.scan(Source(data=folder / "sex=m", format="delta"))
@@ -168,7 +168,7 @@ def test_a_folder_within_is_no_table(engine: Engine, tmp_path: Path) -> None:
 def test_the_reader_of_object_stores_gives_the_same(
     engine: Engine, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where files are no paths of this machine, deltalake's own file system reads them."""
+    """Where files are not paths of this machine, deltalake's own file system reads them."""
     folder = deltas.TABLES[name](tmp_path / "table")
     monkeypatch.setattr(delta, "_filesystem", lambda table, path: (table.to_pyarrow_dataset().filesystem, None))
     if name.startswith("mapped") and Version(metadata.version("deltalake")) < Version("1.6.4"):

@@ -28,7 +28,7 @@ CANARY = "Zanzibar"
 """Part of every text value of the table, and of no name."""
 NUMBER = 5557773331
 """Near every integer value of the table."""
-SECRET = "a seed nobody may see"
+SECRET = "a seed no one may see"
 STREAM = Stream(b"sixteen bytes...")
 
 

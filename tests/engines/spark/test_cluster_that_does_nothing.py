@@ -32,7 +32,7 @@ def stage(running: int = 0, done: int = 0) -> SimpleNamespace:
 
 @dataclass
 class Context:
-    """A context with one stage that nobody runs."""
+    """A context with one stage that no one runs."""
 
     stages: dict[int, Any] = field(default_factory=lambda: {7: stage()})
     cancelled: int = 0

@@ -90,7 +90,7 @@ def test_names_may_be_anything(spark_engine: SparkEngine) -> None:
 
 def test_names_that_differ_by_case_are_refused(spark_engine: SparkEngine) -> None:
     frame = spark_engine.session.createDataFrame([(1, 2)], ["age", "Age"])
-    with pytest.raises(DataError, match="differ by case"):
+    with pytest.raises(DataError, match="differ only in case"):
         spark_engine.scan(Source(data=frame))
 
 
@@ -197,7 +197,7 @@ def test_csv_nulls_and_headers(spark_engine: SparkEngine, tmp_path: Path) -> Non
         ('a,b\n1,"2"3\n', "behind the closing quote"),
         ("a;b\n1;2\n", "declared column 'b' not in the data.*is that the delimiter"),
         ("", "empty"),
-        ("a,A\n1,2\n", "differ by case"),
+        ("a,A\n1,2\n", "differ only in case"),
         ("a,a\n1,2\n", "occurs 2 times"),
     ],
 )

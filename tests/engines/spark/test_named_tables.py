@@ -19,7 +19,7 @@ ROWS = {"zip": ["081", "082", None], "age": [31, 44, 31]}
 
 @pytest.fixture
 def session(spark_engine: Any, tmp_path: Path) -> Iterator[Any]:
-    """The session with a database of its own, whose tables lie in a temporary folder."""
+    """The session with a database of its own, whose tables are in a temporary folder."""
     found = spark_engine.session
     found.sql(f"CREATE DATABASE named LOCATION '{tmp_path / 'named'}'")
     frame = found.createDataFrame(pa.table(ROWS).to_pylist(), "zip string, age bigint")

@@ -1,4 +1,4 @@
-"""Small tables lie on the driver: the same rows and figures without a job, and together with large ones."""
+"""Small tables are on the driver: the same rows and figures without a job, and together with large ones."""
 
 from __future__ import annotations
 

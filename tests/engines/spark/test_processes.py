@@ -38,7 +38,7 @@ def _needs_java(spark_engine: Engine) -> None:
 
 
 def run(folder: Path, options: dict[str, Any], *words: str) -> tuple[Any, str]:
-    """What the script found, and everything it said besides."""
+    """What the script found, and everything it said in addition."""
     done = subprocess.run(
         [sys.executable, str(SCRIPT), str(folder), json.dumps(options), *words],
         cwd=PROJECT,
@@ -198,7 +198,7 @@ print(same < 600, all("privpipe.zip" in place for place in places))
 
 @pytest.mark.rare
 def test_a_submitted_job_brings_privpipe_along(standalone: str, tmp_path: Path) -> None:
-    """The archive of `--py-files` cannot be written, and neither can the place of compiled kernels beside them."""
+    """The archive of `--py-files` cannot be written, and neither can the place of compiled kernels next to them."""
     import pyspark
 
     archive, job = tmp_path / "privpipe.zip", tmp_path / "job.py"

@@ -108,5 +108,5 @@ def test_connect_before_4_is_refused_by_name(monkeypatch: Any) -> None:
     import pyspark
 
     monkeypatch.setattr(pyspark, "__version__", "3.5.9")
-    with pytest.raises(UnsupportedError, match=r"Spark Connect is served from pyspark 4\.0 on, and this is 3\.5\.9"):
+    with pytest.raises(UnsupportedError, match=r"Spark Connect needs pyspark 4\.0 or later, and this is 3\.5\.9"):
         versions.require_connect()

@@ -1,4 +1,4 @@
-"""A file that was written anew is read anew, also by a session that still holds the rows of before."""
+"""A file that was written again is read again, also by a session that still holds the rows of before."""
 
 from __future__ import annotations
 

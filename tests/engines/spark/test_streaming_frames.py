@@ -1,4 +1,4 @@
-"""A streaming frame is no table: it is refused with what to do in its place."""
+"""A streaming frame is not a table: it is refused with what to do in its place."""
 
 from __future__ import annotations
 

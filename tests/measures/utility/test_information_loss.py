@@ -132,7 +132,7 @@ def test_losses_of_cells_and_moments_by_their_definitions() -> None:
 
 
 def test_moments_of_values_far_from_zero() -> None:
-    """A shift of a quarter beside 1e12, where a mean has four digits after the point."""
+    """A shift of a quarter next to 1e12, where a mean has four digits after the point."""
     x, y = np.array([0.0, 1.0, 3.0, 5.0] * 5), np.array([0.0, 2.0, 3.0, 5.0] * 5)
     near, far = (figure("moments", files_of({"a": start + x}, {"a": start + y})) for start in (0.0, 1e12))
     assert far == near

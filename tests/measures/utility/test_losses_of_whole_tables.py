@@ -1,4 +1,4 @@
-"""Utility of tables whose rows belong to nobody: by definition, the same on every engine, by groups, beside chance."""
+"""Utility of tables whose rows belong to no one: by definition, the same on every engine, by groups, next to chance."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_the_gap_of_scores_stands_beside_their_error() -> None:
     assert both["specks"] == pytest.approx(1.0)
     alone = observed(InformationLoss(measure="specks"), one, other)
     assert (alone["loss"], alone["pmse"]) == (both["specks"], both["loss"])
-    assert both["loss"] == pytest.approx(0.4 * 0.6, abs=1e-3)  # of c (1 - c) at the most, c = n' / (n + n')
+    assert both["loss"] == pytest.approx(0.4 * 0.6, abs=1e-3)  # of c (1 - c) at most, c = n' / (n + n')
 
 
 def test_a_constant_column_that_varies_is_no_equal_one() -> None:

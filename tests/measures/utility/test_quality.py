@@ -252,7 +252,7 @@ def test_cut_ranges_cost_the_range_of_the_values_they_take_in(embedded: Engine) 
     assert penalties(before).observed == {"age": 0.0, "town": 0.0}
     odd = penalties(after.set_column(0, "age", pa.array(["young", "young", "old", "old"])))
     assert (odd.outcome, odd.observed) == ("error", None)
-    assert "2 labels that are no ranges of its values" in odd.reason
+    assert "2 labels that are not ranges of its values" in odd.reason
 
 
 @pytest.mark.parametrize(
@@ -263,9 +263,9 @@ def test_cut_ranges_cost_the_range_of_the_values_they_take_in(embedded: Engine) 
         ({"k": 3}, "k belongs to c_avg"),
         ({"name": "ncp", "at_most": 0.2}, "a figure a column has no threshold"),
         ({"aggregate": "rank", "at_most": 0.2}, "a figure a column has no threshold"),
-        ({"name": "gcp", "gs_factor": 0.2}, "gs_factor is no parameter of the quality model gcp"),
-        ({"name": "aecs", "weights": {"a": 1.0}}, "weights is no parameter of the quality model aecs"),
-        ({"name": "height", "response": "ill"}, "response is no parameter of the quality model height"),
+        ({"name": "gcp", "gs_factor": 0.2}, "gs_factor is not a parameter of the quality model gcp"),
+        ({"name": "aecs", "weights": {"a": 1.0}}, "weights is not a parameter of the quality model aecs"),
+        ({"name": "height", "response": "ill"}, "response is not a parameter of the quality model height"),
         ({"name": "gcp", "weights": {"a": -1.0}}, "weights.a must be a number >= 0"),
         ({"at_most": -1.0}, "at_most must be a number >= 0"),
         ({"model": "loss"}, "unknown parameter of quality"),

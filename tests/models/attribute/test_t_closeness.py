@@ -127,7 +127,7 @@ def test_two_orders_of_one_column_do_not_meet() -> None:
 
 
 def test_text_without_an_order_is_a_usage_error() -> None:
-    with pytest.raises(UsageError, match="'it' is text, which has no order of its own"):
+    with pytest.raises(UsageError, match="'it' is text, which has no natural order"):
         judged(TCloseness(column="it", distance="ordered"), block_of(it=[[1]]), facts(pa.array(["secret"]), [1]))
 
 
@@ -164,7 +164,7 @@ def along(tree: object, values: list[object], counts: list[int], rows: list[list
 
 
 def test_hierarchical_distance_is_that_of_the_lowest_common_node() -> None:
-    """Everybody has one of two values: half of the records move as far as the node that joins the two."""
+    """Everyone has one of two values: half of the records move as far as the node that joins the two."""
     for pair, level in ((("flu", "pneumonia"), 1), (("flu", "oedema"), 2), (("flu", "ulcer"), 3)):
         held = sorted(pair)
         verdict = along(DISEASES, held, [1, 1], [[2, 0], [0, 2]])

@@ -26,7 +26,7 @@ def shares(labels: list[str]) -> dict[str, float]:
     "labels", [["a"], ["x", "y"], ["x", "z"], ["a", "x"], ["*", "x", "y"], ["a", "x", "z"], ["*", "a"], ["*", "y", "z"]]
 )
 def test_one_level_serves_the_column_or_a_label_is_its_coarsest_node(labels: list[str]) -> None:
-    """x is the name of one value and of two: where levels are mixed nobody can tell which."""
+    """x is the name of one value and of two: where levels are mixed no one can tell which."""
     columns = [[row[level] for row in ROWS] for level in range(4)]
     fitting = [column for column in columns if set(labels) <= set(column)]
     expected = {

@@ -36,7 +36,7 @@ def test_where_the_table_is_the_population_its_uniques_are_counted() -> None:
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 @pytest.mark.parametrize("counts", [(40, 15, 6, 0, 2), (0, 15, 6, 2, 0), (40, 0, 0, 0, 0), (40, 5, 0, 0, 0)])
 def test_sizes_that_no_class_has_change_nothing(estimator: str, counts: tuple[int, ...]) -> None:
-    """A search counts the classes of each size anew for every node, and leaves sizes without one."""
+    """A search counts the classes of each size again for every node, and leaves sizes without one."""
     sizes, many = np.array([1, 2, 3, 5, 7]), np.array(counts)
     for population in (int(sizes @ many), 1000, 10**6):
         model = PopulationUniqueness(population_size=population, estimator=estimator)

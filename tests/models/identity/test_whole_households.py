@@ -1,4 +1,4 @@
-"""Whole households: what is counted beside the original, and that none of it is a pass without one."""
+"""Whole households: what is counted next to the original, and that none of it is a pass without one."""
 
 from __future__ import annotations
 

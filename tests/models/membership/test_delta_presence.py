@@ -34,7 +34,7 @@ def test_without_max_it_reports() -> None:
 
 
 def test_merging_classes_keeps_the_ratio_between_its_parts() -> None:
-    """G: a merged ratio lies between those of its parts."""
+    """G: a merged ratio is between those of its parts."""
     for sizes, population in (([1, 2], [4, 4]), ([0, 5], [9, 5])):
         fine = ClassBlock(np.array(sizes), population=np.array(population))
         coarse = ClassBlock(np.array([sum(sizes)]), population=np.array([sum(population)]))

@@ -96,7 +96,7 @@ def _trial(place: Path, told: dict[str, Any], mode: str, point: Any, at: int) ->
 
 def _told(place: Path, told: dict[str, Any], mode: str, code: int, what: str) -> None:
     if code:
-        told["violations"].append(f"{what}: a {mode} that nobody killed ended with {code}")
+        told["violations"].append(f"{what}: a {mode} that no one killed ended with {code}")
 
 
 def _prepare(place: Path) -> None:
@@ -197,7 +197,7 @@ def _length(place: Path) -> float:
 
 
 def _look_for_orphans(place: Path) -> None:
-    """What lies in the warehouse and belongs to no snapshot, and what of a run is left beside the policy."""
+    """What is in the warehouse and belongs to no snapshot, and what of a run is left next to the policy."""
     known: set[str] = set()
     catalogue = _catalogue(place)
     for mode in MODES:

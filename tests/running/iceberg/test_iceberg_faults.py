@@ -1,4 +1,4 @@
-"""What stands in the way of a release into an Iceberg table: other writers, failing steps, a locked catalogue."""
+"""What is in the way of a release into an Iceberg table: other writers, failing steps, a locked catalogue."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ class Rename(Transformer):
 
 @pytest.fixture(scope="session")
 def stand_ins() -> Catalogues:
-    """Catalogues whose names nobody else knows."""
+    """Catalogues whose names no one else knows."""
     return Catalogues(
         Standing("transformer", Swap, Coarsen, Discard, Rename),
         Standing("privacy model", Crowd, Spread, Census),

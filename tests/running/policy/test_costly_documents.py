@@ -108,7 +108,7 @@ def test_a_policy_of_a_megabyte_is_read_or_refused(text: Callable[[], str], tmp_
     done = subprocess.run(command, preexec_fn=limited, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-500:]
     length, most = map(int, done.stdout.split())
-    assert length < 2_000_000  # nobody reads a list of 24,000 problems
+    assert length < 2_000_000  # no one reads a list of 24,000 problems
     assert most < BYTES
 
 

@@ -1,4 +1,4 @@
-"""A policy of Python objects: the checks, the digest and the release of one that stands in a file."""
+"""A policy of Python objects: the checks, the digest and the release of one that is in a file."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def test_every_error_comes_at_once_in_the_order_of_lines_and_names_the_file(read
         ("{role: insensitive}", "insensitive", "8 columns.ward: must be a mapping, as in {role: ...}"),
         ("type: integer", "type: int", "5 columns.age.type: must be one of text, integer"),
         ("type: integer", "nulls: refuse", "5 columns.age.nulls: is for sensitive columns"),
-        ("ward: {", "Zip: {", "8 columns.Zip: column names differ by case alone: 'zip', 'Zip'"),
+        ("ward: {", "Zip: {", "8 columns.Zip: column names differ only in case: 'zip', 'Zip'"),
         ("ward: {", "zip: {", "8 columns.zip: this key is given twice, first in line 6"),
         (
             "ward: {",
@@ -150,6 +150,25 @@ def test_each_wrong_thing_is_told_with_its_place(read: Any, old: str, new: str, 
     found = problems(read, SOUND.replace(old, new, 1))
     assert any(problem.startswith(said) for problem in found)
     assert len(found) <= 2, "one mistake sets off no avalanche"
+
+
+@pytest.mark.parametrize("misspelt", ["illnes", "Illness", "ilness"])
+@pytest.mark.parametrize("where", ["columns", "guarantee"])
+def test_a_misspelt_sensitive_column_is_reported_once_as_missing(read: Any, misspelt: str, where: str) -> None:
+    old, new = (
+        ("  illness: {", f"  {misspelt}: {{") if where == "columns" else ("column: illness", f"column: {misspelt}")
+    )
+    assert old in SOUND
+    named, declared = ("illness", misspelt) if where == "columns" else (misspelt, "illness")
+    [problem] = problems(read, SOUND.replace(old, new, 1))
+    assert problem.endswith(f".spread.column: {named!r} is not among `columns:`; did you mean {declared!r}?")
+
+
+def test_another_unjudged_column_is_reported_with_a_misspelt_one(read: Any) -> None:
+    text = SOUND.replace("column: illness", "column: illnes", 1).replace("role: insensitive", "role: sensitive", 1)
+    first, second = problems(read, text)
+    assert first.startswith("8 columns.ward: is sensitive and no guarantee judges it")
+    assert "'illnes' is not among `columns:`; did you mean 'illness'?" in second
 
 
 def test_a_policy_without_guarantees_is_refused(read: Any) -> None:

@@ -1,4 +1,4 @@
-"""`table:` in the place of `path:`: the reader, the schema, YAML, and engines without a catalogue."""
+"""`table:` instead of `path:`: the reader, the schema, YAML, and engines without a catalogue."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_a_table_of_the_callers_duckdb_connection(tmp_path: Path) -> None:
     connection.execute(
         "CREATE SCHEMA s; CREATE TABLE s.visits AS SELECT '08' || (range % 2)::VARCHAR AS zip FROM range(9)"
     )
-    visits = connection.sql("SELECT 1 AS zip")  # a variable is no table, nor is a file
+    visits = connection.sql("SELECT 1 AS zip")  # a variable is not a table, nor is a file
     (tmp_path / "visits.csv").write_text("zip\n1\n", encoding="utf-8")
     policy = pp.Policy.from_dict({**DOCUMENT, "sink": {"path": str(tmp_path / "out")}})
     assert pp.assess(None, policy, engine=connection).verdicts[0].observed == 4
@@ -132,7 +132,7 @@ def test_a_base_distribution_may_be_a_table(embedded: Any) -> None:
     [
         ({}, "sink.path: is required: folder to publish into"),
         ({"table": "x; DROP TABLE y"}, "sink.table: 'x; DROP TABLE y' is not the name of a table"),
-        ({"table": "db.`x y`"}, "sink.table: a catalogue names what is published by letters, digits and _ alone"),
+        ({"table": "db.`x y`"}, "sink.table: a catalogue names what is published only by letters, digits and _"),
         ({"table": "x", "path": "out"}, "sink.table: is given in addition to `path:`"),
         ({"table": "x", "format": "csv"}, "sink.format: is for files"),
         ({"table": "x", "formula_cells": "escape"}, "sink.formula_cells: is for files"),

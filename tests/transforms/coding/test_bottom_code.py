@@ -23,7 +23,7 @@ def coded(run: Any, stage: Any, x: Any) -> list[Any]:
 @given(st.lists(st.integers(-20, 20), min_size=2, max_size=30), st.integers(-20, 20))
 def test_it_mirrors_top_coding(run: Any, x: list[int], at: int) -> None:
     if all(value < at for value in x):
-        with pytest.raises(DataError, match="lie beyond the threshold; with top_code"):
+        with pytest.raises(DataError, match="are beyond the threshold; with top_code"):
             coded(run, BottomCode(columns=["x"], at=at), x)
         return
     below = coded(run, BottomCode(columns=["x"], at=at), x)

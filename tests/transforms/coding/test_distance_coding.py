@@ -58,7 +58,7 @@ def outside(points: Array, centre: Array, scatter: Array, quantile: float) -> tu
 
 
 def upper(points: Array, centre: Array) -> Array:
-    """Whose value that lies furthest from its centre, in scales, lies above it."""
+    """Whose value that lies furthest from its centre, in scales, is above it."""
     scale = MAD * np.nanmedian(np.abs(points - np.nanmedian(points, axis=0)), axis=0)
     off = (points - centre) / scale
     return np.array([row[np.nanargmax(np.abs(row))] > 0 for row in off])
@@ -274,11 +274,11 @@ def test_a_frozen_plan_codes_another_table_as_its_own() -> None:
     assert two.loc[10, "a"] < 100
     assert two.loc[11, "a"] < 100  # no record of the plan's own table missed b
     empty = TopCode(columns=[*"ab"], distance=0.975).fit(frame.assign(a=np.nan, b=np.nan), seed=SEED)
-    with pytest.raises(DataError, match="knows no boundary for 'a', 'b'"):
+    with pytest.raises(DataError, match="has no boundary for 'a', 'b'"):
         empty.transform(frame)
     calm = frame[frame["a"].between(40, 60) & frame["b"].between(90, 110)]
     few = TopCode(columns=[*"ab"], distance=0.99999, replace="mean").fit(calm, seed=SEED)
-    with pytest.raises(DataError, match="knows no mean of coded records"):
+    with pytest.raises(DataError, match="has no mean of coded records"):
         few.transform(frame)
 
 

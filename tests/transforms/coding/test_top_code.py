@@ -74,7 +74,7 @@ def test_a_mean_of_few_is_refused(run: Any) -> None:
         coded(run, TopCode(columns=["x"], at=8, replace="mean"), {"x": range(11)})
     _, found = coded(run, TopCode(columns=["x"], at=8, replace="mean", at_least=2, round=True), {"x": range(11)})
     assert found["x"] == [*range(9), 10, 10]  # 9.5, half to even
-    with pytest.raises(DataError, match="all 3 values of column 'x' lie beyond"):
+    with pytest.raises(DataError, match="all 3 values of column 'x' are beyond"):
         coded(run, TopCode(columns=["x"], at=-1), {"x": [1, 2, 3]})
 
 
@@ -132,8 +132,8 @@ def test_nothing_to_code(run: Any) -> None:
         ({"at": 1, "quantile": 0.5}, "one of the three"),
         ({"quantile": 1}, "quantile must be"),
         ({"at": "soon"}, "a date like"),
-        ({"at": 1, "label": "x"}, "label goes with"),
-        ({"at": 1, "replace": "label"}, "label goes with"),
+        ({"at": 1, "label": "x"}, "label requires"),
+        ({"at": 1, "replace": "label"}, "label requires"),
         ({"at": 1, "replace": "men"}, "did you mean 'mean'"),
         ({"at": 1, "at_least": 0}, "at_least must be"),
         ({"at": math.nan}, "at must be"),

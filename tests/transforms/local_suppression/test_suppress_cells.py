@@ -201,7 +201,7 @@ def test_what_the_policy_alone_shows(embedded: Engine) -> None:
         suppressed(embedded, SuppressCells(k=2), people, "refuse")
     with pytest.raises(UsageError, match="give `k:`"):
         suppressed(embedded, SuppressCells(), people, "own_value")
-    with pytest.raises(UsageError, match="'row' is no quasi-identifier"):
+    with pytest.raises(UsageError, match="'row' is not a quasi-identifier"):
         suppressed(embedded, SuppressCells(columns=("row",), k=2), people, "own_value")
     with pytest.raises(UnsupportedError, match="not by persons"):
         suppressed(embedded, SuppressCells(k=2), people, "own_value", person="row")

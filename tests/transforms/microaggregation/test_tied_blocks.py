@@ -1,4 +1,4 @@
-"""A value that k records or more share stays as it is where equal values are kept together."""
+"""A value that k records or more share stays unchanged where equal values are kept together."""
 
 from __future__ import annotations
 

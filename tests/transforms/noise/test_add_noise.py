@@ -1,4 +1,4 @@
-"""Noise: the formulas, their moments, and what stays as it is."""
+"""Noise: the formulas, their moments, and what stays unchanged."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def test_nulls_may_be_refused_and_infinities_are(run: Any) -> None:
         ({"variance_ratio": 1, "clip": [1]}, "clip must be"),
         ({"variance_ratio": 1, "clip": "range"}, "clip must be"),
         ({"variance_ratio": 1, "clip": [0, math.inf]}, "clip must be"),
-        ({"variance_ratio": 1, "bias_correct": True}, "goes with kind: correlated"),
+        ({"variance_ratio": 1, "bias_correct": True}, "requires kind: correlated"),
         ({"variance_ratio": 1, "columns": "a"}, "list of at least one"),
         ({"variance_ratio": 1, "by": ["a"]}, "masks itself"),
         ({"variance_ratio": 1, "kind": "orthogonal", "block": 7}, r"block must be an integer in \[8, 512\]"),
@@ -335,7 +335,7 @@ def test_the_frame_handed_in_stays_as_it_was(run: Any) -> None:
 
 @pytest.mark.parametrize("scale", [1e300, 1e-300])
 def test_correlated_noise_of_squares_that_no_double_holds_is_refused(run: Any, scale: float) -> None:
-    """The covariance would be infinite, or nothing at all: cells lost, or released as they are."""
+    """The covariance would be infinite, or nothing at all: cells lost, or released unchanged."""
     columns = {"a": [scale * at for at in (1.0, 2.0, 4.0)], "b": [3.0, 1.0, 2.0]}
     with pytest.raises(DataError, match="'a' has no variance that float64 holds"):
         noisy(run, AddNoise(columns=["a", "b"], variance_ratio=0.1, kind="correlated"), columns)

@@ -103,7 +103,7 @@ def test_nulls_types_and_untouched_columns(run: Any) -> None:
     assert moved != [value is None for value in columns["code"].to_pylist()]
     with pytest.raises(DataError, match=r"'code' has 30 missing values"):
         aligned(run, Pram(columns=["code"], nulls="refuse"), columns)
-    with pytest.raises(DataError, match="holds numbers, which are no categories"):
+    with pytest.raises(DataError, match="holds numbers, which are not categories"):
         aligned(run, Pram(columns=["x"]), {"x": [1.5, 2.5]})
 
 
@@ -177,7 +177,7 @@ def test_a_diagonal_between_two_bounds(run: Any) -> None:
         ({"spread": "evn"}, "did you mean 'even'"),
         ({"nulls": "own"}, "nulls must be"),
         ({"by": ["x"]}, "masks itself"),
-        ({"small_strata": "merge"}, "goes with by"),
+        ({"small_strata": "merge"}, "requires by"),
         ({"forbid": [["a", "b"]]}, r"needs 1 label"),
         ({"columns": []}, "at least one column"),
     ],

@@ -36,7 +36,7 @@ def rows(n: int = 1500) -> dict[str, list[Any]]:
 
 
 def test_the_plan_holds_the_process_and_the_rows_follow_it(run_on: Any, engine: Engine) -> None:
-    """Written anew from the definition: draw by the keyed words, label, count, drop what is below k."""
+    """Written again from the definition: draw by the keyed words, label, count, drop what is below k."""
     data = rows()
     found = run_on(engine, STAGE, data, roles=ROLES, hierarchies=HIERARCHIES, record_id="name", parts=3, shuffled=True)
     process = found.plan.detail["process"]
@@ -99,7 +99,7 @@ def test_the_scheme_hash_is_of_what_is_declared_not_of_the_data(run: Any) -> Non
         ({"town": 1}, {"priority": {"levels": 2, "order": "frequency"}}, "made from the values at hand"),
         ({"town": 1}, {"redact": {"keep": "left"}}, "length"),
         ({"town": 2}, {"tree": {"*": ["a", "b", "c"]}}, "above its hierarchy, whose last level is 1"),
-        ({"name": 1}, {"tree": {"*": ["a", "b", "c"]}}, "is no quasi-identifier with a hierarchy"),
+        ({"name": 1}, {"tree": {"*": ["a", "b", "c"]}}, "is not a quasi-identifier with a hierarchy"),
     ],
 )
 def test_a_scheme_that_is_not_fixed_is_refused(run: Any, stage: Any, hierarchy: Any, says: str) -> None:

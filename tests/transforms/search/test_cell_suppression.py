@@ -111,7 +111,7 @@ def test_blanks_of_the_household_survey(shared: Path, k: int, most: int, strict:
 
 
 def test_no_more_blanks_than_the_reference_tool(shared: Path) -> None:
-    """sdcMicro 5.8.1, localSuppression: newSupps is a figure to match or beat with nobody below k by wildcards."""
+    """sdcMicro 5.8.1, localSuppression: newSupps is a figure to match or beat with no one below k by wildcards."""
     cases = json.loads((shared / "reference/sdcmicro.json").read_text(encoding="utf-8"))["cases"]
     tried = 0
     for case in cases:
@@ -127,7 +127,7 @@ def test_no_more_blanks_than_the_reference_tool(shared: Path) -> None:
 
 @pytest.mark.deep
 def test_the_optimum_of_the_survey_is_lower_and_not_claimed(shared: Path) -> None:
-    """Who is blank in all 7 columns vouches for nobody; 2 (k - 1) records that show their sex alone match everybody."""
+    """Who is blank in all 7 columns vouches for no one; 2 (k - 1) records that show their sex alone match everyone."""
     for wildcard, k, most in ((True, 2, 12), (False, 10, 1762)):
         table = read(shared / "data/casc/testdata.csv", KEYS, k, wildcard)
         start = greedy(table)

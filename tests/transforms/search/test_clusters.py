@@ -72,7 +72,7 @@ def test_a_release_meets_everything(
 
 
 def assert_labels_cover(problem: Any, released: dict[str, list[Any]]) -> None:
-    """As many records of each value at the least as of the labels that cover it alone."""
+    """As many records of each value at least as of the labels that cover it alone."""
     for name, rows in problem.hierarchies.items():
         known = {label for row in rows for label in row}
         assert set(released[name]) <= known
@@ -149,7 +149,7 @@ def test_a_judged_column_that_stays_divides_groups(embedded: Engine, make_proble
 
 
 def test_limits_of_levels_hold(embedded: Engine, make_problem: Any) -> None:
-    """`a` shows at the least its groups and never the root."""
+    """`a` shows at least its groups and never the root."""
     rows = wide_table(np.random.default_rng(5), 90)
     problem = make_problem(rows, dict.fromkeys("abc", TREE), (KAnonymity(k=5),), limit=0.2)
     hierarchy = Hierarchy.from_rows(TREE, column="a", min_level=1, max_level=1)

@@ -1,4 +1,4 @@
-"""Mondrian beside a population: labels that cover everybody, and persons counted by definition, row by row."""
+"""Mondrian next to a population: labels that cover everyone, and persons counted by definition, row by row."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def test_parts_meet_everything_and_count_nobody_they_do_not_cover(embedded: Engi
         assert holds(guarantee, released, after, ill), guarantee
     for raw, label in zip(sample + everybody, released + after, strict=True):
         assert all(covers(name, own, value) for name, own, value in zip(KEYS, label, raw, strict=True))
-    # A function of the values: somebody of the population bears what the record of the same person does.
+    # A function of the values: someone of the population bears what the record of the same person does.
     shown = dict(zip(everybody, after, strict=True))
     assert released == [shown[person] for person in sample]
     counted = Counter(after)
@@ -197,7 +197,7 @@ def test_parts_meet_everything_and_count_nobody_they_do_not_cover(embedded: Engi
 
 
 def test_labels_cover_strangers_and_bounds_are_those_of_the_table(embedded: Engine) -> None:
-    """Two records of five persons; the cut lies between 10 and 20, and 14 stays with the lower one."""
+    """Two records of five persons; the cut is between 10 and 20, and 14 stays with the lower one."""
     everybody = [("v0", 10, "p"), ("v0", 14, "p"), ("v0", 20, "p"), ("v0", 31, "p"), ("v0", 3, "q")]
     rows = table_of([everybody[0], everybody[2]], sample=True)
     for labels, wanted in {"cells": ["<20", ">=20"], "values": ["[3, 14]", "[20, 31]"]}.items():
@@ -206,7 +206,7 @@ def test_labels_cover_strangers_and_bounds_are_those_of_the_table(embedded: Engi
         found, released, after = made(embedded, stage, rows, context)
         assert [person[1] for person in released] == wanted
         assert Counter(person[1] for person in after) == {wanted[0]: 3, wanted[1]: 2}
-        # The lower part holds somebody of "q", and says so.
+        # The lower part holds someone of "q", and says so.
         assert {person[1:] for person in after} == {(wanted[0], "*"), (wanted[1], "p")}
         assert found.detail["classes"] == 2
     strict = context_of(embedded, table_of(everybody), [KMap(k=3, quasi_identifiers=("n", "c"))])
@@ -271,7 +271,7 @@ def test_presence_in_both_directions(embedded: Engine) -> None:
     guarantee = DeltaPresence(min=0.01, max=1.0, quasi_identifiers=("a", "c"))
     with pytest.raises(NoSolutionError, match="classes of the population that no record can be in fail"):
         made(embedded, stage, rows, context_of(embedded, table_of(strangers), [guarantee]))
-    # Cut too, the column says that somebody of "z" may be meant.
+    # Cut too, the column says that someone of "z" may be meant.
     _, released, _ = made(
         embedded, Mondrian(columns=["a", "c"]), rows, context_of(embedded, table_of(strangers), [guarantee])
     )
@@ -299,7 +299,7 @@ def test_populations_that_do_not_fit(embedded: Engine) -> None:
     with pytest.raises(DataError) as caught:
         made(embedded, STAGES[0], rows, context_of(embedded, foreign, [KMap(k=1)]))
     assert "elsewhere" not in str(caught.value)
-    with pytest.raises(UnsupportedError, match="`mode: strict` gives everybody one"):
+    with pytest.raises(UnsupportedError, match="`mode: strict` gives everyone one"):
         made(embedded, Mondrian(mode="relaxed"), rows, context_of(embedded, whole, [KMap(k=1)]))
     with pytest.raises(UnsupportedError, match="counted in records, and the policy asks for persons"):
         made(embedded, STAGES[0], rows, replace(context_of(embedded, whole, [KMap(k=1)]), person="row"))

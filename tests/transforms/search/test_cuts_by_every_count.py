@@ -267,7 +267,7 @@ def test_who_has_one_record_each_counts_as_records_do(embedded: Engine, stage: A
 
 @pytest.mark.parametrize("stage", STAGES, ids=repr)
 def test_visits_of_one_person_are_no_crowd(embedded: Engine, stage: Any) -> None:
-    """Twenty records of somebody beside three of others: k = 3 in persons holds nowhere but in the whole."""
+    """Twenty records of someone next to three of others: k = 3 in persons holds nowhere but in the whole."""
     rows = pa.table(
         {
             "a": ["v0"] * 20 + ["v1", "v2", "v3"],

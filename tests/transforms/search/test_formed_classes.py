@@ -22,7 +22,7 @@ SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_s
 
 
 def first_met(numbers: Any) -> Any:
-    """Numbers anew, in the order in which they first occur."""
+    """Numbers again, in the order in which they first occur."""
     _, first, inverse = np.unique(numbers, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[inverse]
 

@@ -149,9 +149,9 @@ def test_a_budget_of_nodes(plain: Any, problem: Any) -> None:
 
 
 def test_columns_that_cannot_be_generalized(plain: Any, problem: Any) -> None:
-    with pytest.raises(UsageError, match="'ill' is no quasi-identifier with a hierarchy"):
+    with pytest.raises(UsageError, match="'ill' is not a quasi-identifier with a hierarchy"):
         planned(plain, problem, Generalize(columns=["ill"]))
-    with pytest.raises(UsageError, match="'c' is no quasi-identifier"):
+    with pytest.raises(UsageError, match="'c' is not a quasi-identifier"):
         planned(plain, problem, Generalize(loss=LossSpec(weights={"c": 2.0})))
     without = replace(problem.context, hierarchies={})
     with pytest.raises(UsageError, match="nothing to generalize"):

@@ -1,4 +1,4 @@
-"""The rest of local recoding, merged: against plain Python, beside what suppressing it gives, on known tables."""
+"""The rest of local recoding, merged: against plain Python, next to what suppressing it gives, on known tables."""
 
 from __future__ import annotations
 

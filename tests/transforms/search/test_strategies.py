@@ -310,7 +310,7 @@ def test_a_hierarchy_of_height_zero_and_fixed_levels(plain: Any, make_problem: A
 
 @pytest.mark.parametrize("budget", [None, {"seconds": 30}])
 def test_bottom_up_goes_on_beyond_the_first_valid_vector(plain: Any, make_problem: Any, budget: Any) -> None:
-    """Where all may be suppressed, the finest levels are valid, and almost nobody is left."""
+    """Where all may be suppressed, the finest levels are valid, and almost no one is left."""
     tree = [[f"v{i}", f"g{i // 2}", "*"] for i in range(8)]
     rows = {name: [f"v{(i * step) % 8}" for i in range(64)] for name, step in (("a", 1), ("b", 3), ("c", 5))}
     rows["b"] = [f"v{i // 8}" for i in range(64)]

@@ -1,4 +1,4 @@
-"""Search and suppression beside a population, in persons and under wildcards, against brute force by definition."""
+"""Search and suppression next to a population, in persons and under wildcards, against brute force by definition."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ AMOUNTS = {"publisher_benefit": 20.0, "publisher_loss": 30.0, "adversary_gain": 
 
 @dataclass(frozen=True)
 class Case:
-    """A small problem with what is counted beside its records."""
+    """A small problem with what is counted next to its records."""
 
     problem: Any
     who: tuple[int, ...] | None = None
@@ -401,7 +401,7 @@ def test_a_sample_of_another_population_is_refused(plain: Any, make_problem: Any
     case = Case(problem, population=(("v0",), ("v1",), ("v2",)))
     with pytest.raises(DataError, match=r"1 of 2 classes hold more records than the population does \(2 records\)"):
         plan(WithCount(plain), case.table, problem.stage, case.context)
-    # At the given levels the population holds everybody.
+    # At the given levels the population holds everyone.
     given_levels = Generalize(levels={"a": 1}, suppress_at_most=0.0)
     with pytest.raises(DataError, match="1 of 1 classes"):
         plan(WithCount(plain), case.table, given_levels, case.context)

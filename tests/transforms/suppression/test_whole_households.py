@@ -1,4 +1,4 @@
-"""Whole households go: nobody is left of a part one, and what is left meets the guarantees."""
+"""Whole households go: no one is left of a part one, and what is left meets the guarantees."""
 
 from __future__ import annotations
 

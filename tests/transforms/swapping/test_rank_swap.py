@@ -1,4 +1,4 @@
-"""Rank swapping: the multiset stays, nobody moves further than the window, tails become means."""
+"""Rank swapping: the multiset stays, no one moves further than the window, tails become means."""
 
 from __future__ import annotations
 
@@ -173,9 +173,9 @@ def test_nan_is_missing_and_infinity_is_refused(run: Any) -> None:
         ({"kind": "buckets", "buckets": 1}, r"buckets must be an integer in \[2, 1000\]"),
         ({"p": 0.1, "keep_mean": 0.1}, "give one of p, keep_correlation and keep_mean"),
         ({"keep_correlation": 0.9, "keep_mean": 0.1}, "give one of p, keep_correlation and keep_mean"),
-        ({"keep_correlation": 0.9, "kind": "distribution"}, "keep_correlation goes with kind: window"),
-        ({"keep_mean": 0.1, "kind": "buckets"}, "keep_mean goes with kind: window"),
-        ({"keep_mean": 0.1, "by": ["town"]}, "without by"),
+        ({"keep_correlation": 0.9, "kind": "distribution"}, "keep_correlation requires kind: window"),
+        ({"keep_mean": 0.1, "kind": "buckets"}, "keep_mean requires kind: window"),
+        ({"keep_mean": 0.1, "by": ["town"]}, "and no by"),
         ({"keep_correlation": 1.0}, "keep_correlation must be"),
         ({"keep_mean": 0}, "keep_mean must be"),
         ({"p": 0.1, "by": ["x"]}, "masks itself"),

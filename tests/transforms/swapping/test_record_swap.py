@@ -175,7 +175,7 @@ def test_what_is_no_household_is_refused(embedded: Any, change: dict[str, Any], 
         ({"along": ["town"]}, "among areas already"),
         ({"risk_variables": ["town"]}, "names 'town', which is swapped"),
         ({"risk": "r", "risk_variables": ["age"]}, "not both"),
-        ({"threshold": 0.5}, "threshold goes with risk"),
+        ({"threshold": 0.5}, "threshold requires risk"),
         ({"similar": [["a"], "b"]}, "list of such lists"),
     ],
 )

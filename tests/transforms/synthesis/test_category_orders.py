@@ -1,4 +1,4 @@
-"""Categories in the order of their optimal scores, beside the records themselves."""
+"""Categories in the order of their optimal scores, next to the records themselves."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LABELS = ["Ayr", "Bath", "Crewe", "Derby", "Ely"]
 
 
 class InBlocks:
-    """Reduces rows block by block, as an engine does whose tables lie in parts."""
+    """Reduces rows block by block, as an engine does whose tables are in parts."""
 
     def __init__(self, rows: int) -> None:
         self.rows = rows

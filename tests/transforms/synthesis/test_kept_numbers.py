@@ -1,4 +1,4 @@
-"""A kept plan draws as many records as its policy says: whoever seals one anew does not choose their number."""
+"""A kept plan draws as many records as its policy says: whoever seals one again does not choose their number."""
 
 from __future__ import annotations
 

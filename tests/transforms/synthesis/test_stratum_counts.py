@@ -22,7 +22,7 @@ CONTEXT: Any = SimpleNamespace(place="transform[0]")
 
 
 class InBlocks:
-    """Reduces rows block by block, as an engine does whose tables lie in parts."""
+    """Reduces rows block by block, as an engine does whose tables are in parts."""
 
     def reduce_rows(self, table: pa.Table, columns: tuple[str, ...], reduction: Any, facts: Facts) -> Any:
         blocks = [RowBlock(batch) for batch in table.select(columns).combine_chunks().to_batches(max_chunksize=7)]

@@ -70,7 +70,7 @@ def test_the_model_is_what_the_definition_says(run: Any) -> None:
     rho = (factor @ factor.T)[0, 1]
     values, cuts_a, cuts_b = np.unique(norm.ppf(a)), [0.2, 0.6, 0.8], [0.6]
     steps = np.linspace(-8, 8, 20001)
-    upper = norm.sf((norm.ppf(cuts_b[0]) - rho * steps) / math.sqrt(1 - rho * rho))  # chance of "v" beside each z
+    upper = norm.sf((norm.ppf(cuts_b[0]) - rho * steps) / math.sqrt(1 - rho * rho))  # chance of "v" next to each z
     mean_a = norm.ppf(a).mean()
     score = values[np.searchsorted(norm.ppf(cuts_a), steps)] - mean_a
     gap = np.ptp(np.unique(b))
@@ -128,11 +128,11 @@ def test_categories_stand_in_the_order_of_what_they_tell(run: Any) -> None:
     with pytest.raises(DataError, match="levels: 2 categories of column 'grade' are not among the 2 levels") as said:
         run(Synthesize(levels={"grade": ["low", "mid"]}), x)
     assert "top" not in str(said.value)
-    with pytest.raises(UsageError, match="'score' is no category that is drawn"):
+    with pytest.raises(UsageError, match="'score' is not a category drawn"):
         run(Synthesize(levels={"score": ["a"]}), x)
     with pytest.raises(UsageError, match="'grade' has a level twice"):
         Synthesize(levels={"grade": ["a", "a"]})
-    with pytest.raises(UsageError, match="scores goes with `method: copula`"):
+    with pytest.raises(UsageError, match="scores requires `method: copula`"):
         AnySynthesize(scores="frequency")
 
 
@@ -271,7 +271,7 @@ def test_columns_beside_strata_are_drawn_by_the_records_own(run: Any) -> None:
 
 
 def test_a_release_of_some_drawn_columns(tmp_path: Path) -> None:
-    """The others are released beside them, which used to end in an error about columns that the table lacks."""
+    """The others are released next to them, which used to end in an error about columns that the table lacks."""
     frame = pa.table({"age": [20 + at % 30 for at in range(90)], "town": ["x", "y", "z"] * 30, "ill": ["a", "b"] * 45})
     policy = {
         "version": 1,

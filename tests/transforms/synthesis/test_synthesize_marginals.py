@@ -181,7 +181,7 @@ def test_the_same_plan_draws_the_same_records(
     ("parameters", "message"),
     [
         ({"method": "marginals"}, "needs epsilon and delta"),
-        ({"epsilon": 1.0}, "epsilon goes with `method: marginals`"),
+        ({"epsilon": 1.0}, "epsilon requires `method: marginals`"),
         ({"method": "marginals", "epsilon": 1.0, "delta": 1e-6, "by": ["a"]}, "by does not go"),
         ({"method": "marginals", "epsilon": 1.0, "delta": 1e-6, "most_records": 2}, "unit: person"),
         ({"method": "marginals", "epsilon": 0, "delta": 1e-6}, "epsilon"),
@@ -206,7 +206,7 @@ def test_a_domain_is_known_without_the_data(run: Any) -> None:
 
 
 def test_a_number_is_counted_in_its_cell_and_drawn_from_it() -> None:
-    """Cells of equal width; what lies beyond an end counts as that end."""
+    """Cells of equal width; what is beyond an end counts as that end."""
     domain = Domain(low=-2, high=3, bins=5)
     seen = {-9.0: 1, -2.0: 1, -1.5: 1, -1.0: 2, 0.5: 3, 1.99: 4, 2.0: 5, 2.99: 5, 3.0: 5, 8.0: 5, None: 0}
     assert domain.codes(pa.array(list(seen), pa.float64())).tolist() == list(seen.values())
@@ -223,7 +223,7 @@ def test_a_number_is_counted_in_its_cell_and_drawn_from_it() -> None:
 
 
 def test_no_drawn_number_is_beyond_its_domain_once_it_is_rounded() -> None:
-    """Of low: 0.004 the nearest hundredth lies below it."""
+    """Of low: 0.004 the nearest hundredth is below it."""
     domain, ends = Domain(low=0.004, high=1.016, bins=2), np.array([0.0, 1.0 - 2**-53])
     found = domain.values(np.array([1, 2]), ends, pa.decimal128(6, 2)).to_pylist()
     assert [float(value) for value in found] == [0.01, 1.01]

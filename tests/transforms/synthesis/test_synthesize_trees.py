@@ -437,7 +437,7 @@ def test_edges(run: Any) -> None:
     ("parameters", "message"),
     [
         ({"nulls": "keep"}, "of `method: copula`"),
-        ({"method": "copula", "min_leaf": 3}, "min_leaf goes with `method: cart`"),
+        ({"method": "copula", "min_leaf": 3}, "min_leaf requires `method: cart`"),
         ({"given": ["a"]}, "given names columns that stay"),
         ({"method": "forest"}, "method: Input should be"),
         ({"rules": [{"when": {"a": ["x"]}, "then": {"a": ["y"]}}]}, "both `when` and `then`"),

@@ -43,7 +43,7 @@ class Finer:
     value_of, label_of : ndarray of int64, shape (n,)
         Of each record.
     children : list of ndarray of int64, shape (len(values),), or None
-        Of each label the child that each value lies under, -1: not under the label; None: the label is not
+        Of each label the child that each value is under, -1: not under the label; None: the label is not
         a generalization, or nothing finer is known.
     leaves : list of ndarray of int64, or None
         Of each label how many values of the hierarchy each child stands for.
@@ -196,7 +196,7 @@ class Downcoding(FilePairMeasure):
         classes, first, sizes = _classes([column.label_of for column in columns])
         if len(sizes) > LARGEST:
             return self.not_judged(
-                f"each class is compared with each, {LARGEST:,} at the most, and there are {len(sizes):,}"
+                f"each class is compared with each, {LARGEST:,} at most, and there are {len(sizes):,}"
             )
         k = int(sizes.min()) if self.k is None else self.k
         priors = None if files.beside is None else _raw(columns, list(told.values()))
@@ -220,7 +220,7 @@ class Downcoding(FilePairMeasure):
         if not cells:
             return self.not_judged("no cell is generalised by a declared hierarchy, so none can be guessed finer")
         recoded = sum(_recoded(column) for column in columns)
-        what = "cells that were recoded lie under a label of a declared hierarchy"
+        what = "cells that were recoded are under a label of a declared hierarchy"
         verdict = self._verdict(right / cells, expected / cells, conditioned / cells, cells)
         return replace(verdict, compared=(Comparison(cells, max(cells, recoded), what, EXPLAIN),))
 
@@ -297,7 +297,7 @@ class _Shares:
         return [np.bincount(child[m], weights=weights[m], minlength=children).astype(np.float64) for m in masks]
 
     def _child(self, label: int, finer: int) -> int:
-        """The child of a label that another label lies under, or -1."""
+        """The child of a label that another label is under, or -1."""
         key = label, finer
         if key not in self._covers:
             column = self._columns[self._at]

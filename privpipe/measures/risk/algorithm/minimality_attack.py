@@ -59,7 +59,7 @@ def unsplit_share(files: FilePair, columns: Sequence[Finer], column: str) -> flo
 
 
 def _fail(classes: Ints, child: Ints, codes: Ints, column: str, models: Sequence[ClassModel], facts: Facts) -> Bools:
-    """Which records lie in a class that has a failing part."""
+    """Which records are in a class that has a failing part."""
     parts = np.unique(np.column_stack([classes, child]), axis=0, return_inverse=True)[1].reshape(-1)
     number = int(parts.max()) + 1
     values = int(codes.max()) + 1
@@ -135,7 +135,7 @@ class MinimalityAttack(FilePairMeasure):
         if files.rerun is None:
             return self._error("the stages cannot be run again on a finished table: not judged", unsplit)
         if len(files) > LARGEST:
-            return self._error(f"the stages are run again for {LARGEST:,} records at the most: not judged", unsplit)
+            return self._error(f"the stages are run again for {LARGEST:,} records at most: not judged", unsplit)
         attacked = _Attacked.of(files, names, self.column)
         truth = files.rerun(files, self.column, attacked.truth)
         runs: dict[tuple[Table, ...], bool] = {}
@@ -166,7 +166,7 @@ class MinimalityAttack(FilePairMeasure):
         )
 
     def _error(self, reason: str, unsplit: float) -> Verdict:
-        seen = f"{reason}; {short(unsplit)} of the records lie in classes that cannot be split for their values."
+        seen = f"{reason}; {short(unsplit)} of the records are in classes that cannot be split for their values."
         return Verdict(self, {"certainty": None, "unsplit": unsplit}, "error", self.demanded(), reason=seen)
 
     @classmethod

@@ -255,7 +255,7 @@ class AttributeInference(ClassInference):
     source = "Machanavajjhala, Kifer, Gehrke, Venkitasubramaniam, ACM TKDD 1(1), 2007"
     threat = "An intruder finds a person's class and guesses its most frequent value."
     formula = "sum over classes of max_v c_v, divided by n; gain: less the table's own max share"
-    choose = "The baseline is what anybody can guess: a gain of 0.1 or less discloses little about a person."
+    choose = "The baseline is what anyone can guess: a gain of 0.1 or less discloses little about a person."
 
     gain: Annotated[
         bool, Stricter("equal"), Doc("true: compare the share less that of guessing the table's commonest value")

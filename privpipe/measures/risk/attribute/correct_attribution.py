@@ -63,11 +63,11 @@ class CorrectAttribution(JoinedClassMeasure):
         "Elliot, SYLLS report, 2014; Taub, Elliot, Pampaka, Smith, PSD 2018; Little, Elliot, Allmendinger, "
         "PSD 2022; Raab, Nowok, Dibben, 2024"
     )
-    threat = "Somebody who knows a person's key reads the secret off the released rows with this key."
+    threat = "Someone who knows a person's key reads the secret off the released rows with this key."
     formula = "records whose key shows one secret in the release, and it is theirs / records <= at_most"
     choose = (
         "0.05 for disco, compared with the baselines of the verdict: the commonest secret alone is right that often; "
-        "with a key that determines the secret by nature say exclude_majority."
+        "with a key that determines the secret by nature, set exclude_majority."
     )
 
     column: Annotated[str, ColumnName(), Stricter("equal"), Doc("the secret, of at most 200 values")]

@@ -107,7 +107,7 @@ def _share(disclosed: Bools, known: Bools) -> float | None:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class RankIntervalDisclosure(IntervalDisclosure):
-    """Share of records whose original number lies within percent/2 per cent of the ranks around its masked one.
+    """Share of records whose original number is within percent/2 per cent of the ranks around its masked one.
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ class RankIntervalDisclosure(IntervalDisclosure):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class SdIntervalDisclosure(IntervalDisclosure):
-    """Share of records whose original number lies within percent per cent of a standard deviation of its masked one.
+    """Share of records whose original number is within percent per cent of a standard deviation of its masked one.
 
     Parameters
     ----------

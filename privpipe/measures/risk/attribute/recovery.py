@@ -322,7 +322,7 @@ class Recovery(Guarantee):
         super().__post_init__()
         self.hold_columns()
         if self.columns is not None and self.quasi_identifiers not in (None, self.columns):
-            raise UsageError("Recovery: quasi_identifiers and columns name different sets; give columns alone")
+            raise UsageError("Recovery: quasi_identifiers and columns name different sets; give only columns")
 
     @property
     def named(self) -> tuple[str, ...]:

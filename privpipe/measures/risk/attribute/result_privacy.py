@@ -60,7 +60,9 @@ class ResultPrivacy(DistinctPairMeasure):
     withheld: ClassVar[tuple[str, ...]] = ("results",)
     observes = dict[str, Any]
     source = "Verykios, Elmagarmid, Bertino, Saygin, Dasseni, IEEE TKDE 16(4), 2004; Domingo-Ferrer, Torra, 2008"
-    threat = "An analyst mines the release for what its owner must keep: a rule, a share, a ranking, a prediction."
+    threat = (
+        "An analyst mines the release for what its owner must keep secret: a rule, a share, a ranking, a prediction."
+    )
     formula = "number of listed results that hold in the release = 0"
     choose = (
         "List what a competitor or the press must not learn; confidence 0.6 and the support of the smallest group "

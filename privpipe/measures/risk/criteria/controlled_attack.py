@@ -204,7 +204,7 @@ MOST_SEARCHED = 100_000
 class Targets:
     """Places of the attacked originals and others, and what is to be said of how they were chosen.
 
-    `everyone` states that each original is attacked, so that the success is exact.
+    `everybody` states that each original is attacked, so that the success is exact.
     """
 
     original: Ints
@@ -217,7 +217,7 @@ class Targets:
 class RecordAttack(ControlledAttack):
     """An attack on records one by one: on all of them, a keyed sample, or those that are farthest from others."""
 
-    sample: Annotated[OptionalNumber, Doc("originals attacked, and as many others at the most; null: all")] = 10_000
+    sample: Annotated[OptionalNumber, Doc("originals attacked, and as many others at most; null: all")] = 10_000
     targets: Annotated[
         Literal["all", "outliers"],
         Stricter("equal"),

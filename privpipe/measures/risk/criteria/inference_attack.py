@@ -49,7 +49,7 @@ class InferenceAttack(RecordAttack):
     model : {"logistic", "tree"}
         For numbers least squares or a tree; trees need scikit-learn.
     sample : int, optional
-        Attacked originals, and others at the most; None: all.
+        Attacked originals, and others at most; None: all.
     targets : {"all", "outliers"}
         `outliers`: the `outlier_share` whose nearest other original is farthest.
     outlier_share : float
@@ -79,7 +79,7 @@ class InferenceAttack(RecordAttack):
         "Giomi, Boenisch, Wehmeyer, Tasnadi, PoPETs 2023(2); Taub, Elliot, Pampaka, Smith, PSD 2018; the "
         "model: Templ, Thees, Mueller, RAPID, 2026"
     )
-    threat = "Somebody who knows some columns of a person reads a secret off the rows that come nearest."
+    threat = "Someone who knows some columns of a person reads a secret off the rows that come nearest."
     formula = "a = mean share of the nearest rows whose secret is right; (a - control)/(1 - control) <= at_most"
     choose = "0.1 for the excess over a holdout, as a starting point; the tolerance of a number decides the result."
 

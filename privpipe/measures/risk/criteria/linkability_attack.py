@@ -42,7 +42,7 @@ class LinkabilityAttack(RecordAttack):
     neighbours : int
         Rows of the release that are taken as near to a record, 1 to 10.
     sample : int, optional
-        Attacked originals, and others at the most; None: all.
+        Attacked originals, and others at most; None: all.
     targets : {"all", "outliers"}
         `outliers`: the `outlier_share` whose nearest other original is farthest.
     outlier_share : float
@@ -67,9 +67,7 @@ class LinkabilityAttack(RecordAttack):
     """
 
     source = "Giomi, Boenisch, Wehmeyer, Tasnadi, PoPETs 2023(2)"
-    threat = (
-        "Somebody who holds two tables with different columns about the same people links them through the release."
-    )
+    threat = "Someone who holds two tables with different columns about the same people links them through the release."
     formula = "a = mean P(nearest rows on one list meet those on the other); (a - control)/(1 - control) <= at_most"
     choose = "0.05 for the excess over a holdout, as a starting point; see what either table may hold."
 

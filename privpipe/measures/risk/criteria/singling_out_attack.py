@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["SinglingOutAttack"]
 
 LEAST_PREDICATES = 100
-HARDLY = "the release isolates hardly anybody within itself; this attack cannot judge it"
+HARDLY = "the release isolates hardly anyone within itself; this attack cannot judge it"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -58,7 +58,7 @@ class SinglingOutAttack(ControlledAttack):
     Notes
     -----
     A number gives `>=` above the release's median, else `<=`; what is missing `is null`; all else equality, and a label
-    asks who lies under it. Duplicates stay: who has a twin is not isolated. By chance alone a predicate isolates up to
+    asks who is under it. Duplicates stay: who has a twin is not isolated. By chance alone a predicate isolates up to
     0.37 of the time, so lower thresholds need the excess. Of a larger holdout samples of the original's size are
     worked out exactly; a smaller one under-states the control, and the verdict states it.
 
@@ -83,7 +83,7 @@ class SinglingOutAttack(ControlledAttack):
     )
 
     columns: Annotated[
-        OwnColumns, Doc("columns of predicates; left out: all released ones that are no identifiers")
+        OwnColumns, Doc("columns of predicates; left out: all released ones that are not identifiers")
     ] = None
     mode: Annotated[
         Literal["multivariate", "univariate"],

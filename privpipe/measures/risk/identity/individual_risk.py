@@ -349,7 +349,7 @@ class IndividualRisk(Guarantee):
             return self.not_judged("no record to judge")
         if sums.light:
             return self.not_judged(
-                f"{sums.light:,} of {observed.records:,} records lie in classes whose weights in {self.weight!r} sum "
+                f"{sums.light:,} of {observed.records:,} records are in classes whose weights in {self.weight!r} sum "
                 "to fewer people than they have records, or to no finite number; a weight is the number of people a "
                 "record stands for, at least 1"
             )

@@ -89,7 +89,7 @@ class LoglinearRisk(Guarantee):
         Column of sampling weights; 1 / weight is the chance that a person is in the sample.
     formula : str
         Terms of the model, like ``a + b + a*c``: the columns form the cells, and the counts of each term's columns are
-        kept as they are.
+        kept unchanged.
     at_most : float, optional
         In [0, 1]. Left out (under `measures:`), the figures are reported.
     figure : {"tau1", "tau2"}
@@ -167,7 +167,7 @@ class LoglinearRisk(Guarantee):
             raise UsageError(f"{owner}: formula must be a text like 'a + b + a*c'")
         own = variables_of(self.formula)
         if self.quasi_identifiers is not None and set(self.quasi_identifiers) != set(own):
-            raise UsageError(f"{owner}: quasi_identifiers and formula name different columns; give the formula alone")
+            raise UsageError(f"{owner}: quasi_identifiers and formula name different columns; give only the formula")
         if self.weight in own:
             raise UsageError(f"{owner}: {self.weight!r} cannot be weight and in the formula at once")
         object.__setattr__(self, "quasi_identifiers", own)

@@ -31,7 +31,7 @@ LARGEST_NUMBER_OF_SETS = 20_000
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class RiskyCells(Guarantee):
-    """Share of records that lie in a rare cell: a combination of up to `max_dim` columns with few records.
+    """Share of records that are in a rare cell: a combination of up to `max_dim` columns with few records.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ class RiskyCells(Guarantee):
     threshold_field = "at_most"
     observes = dict[str, Any]
     source = "Hundepool et al., Statistical Disclosure Control, Wiley, 2012"
-    threat = "An intruder who knows two or three things of a person finds that hardly anybody shares them."
+    threat = "An intruder who knows two or three things about a person finds that hardly anyone shares them."
     formula = "share of records in a combination of at most max_dim columns with at most `threshold` records"
     choose = "threshold 1 counts special uniques; max_dim 3 is what an acquaintance may know."
 
@@ -113,7 +113,7 @@ class RiskyCells(Guarantee):
             failing_share=share,
             reason=(
                 f"observed {short(share)}{self.asked}; {observed.failing_records:,} of {observed.records:,} records "
-                f"lie in one of {sum(observed.observed.values()):,} cells of at most {self.threshold:,} records."
+                f"are in one of {sum(observed.observed.values()):,} cells of at most {self.threshold:,} records."
             ),
         )
 
@@ -176,7 +176,7 @@ class SpecialUniques(Guarantee):
     observes = dict[str, Any]
     source = "Elliot, Manning, Ford, IJUFKS 10, 2002; Manning, Haglin, Keane, DMKD 16, 2008"
     threat = "A record is conspicuous by two or three of its values, so anyone who knows these finds it at once."
-    formula = "score = sum of (m - s)! over the minimal sets of s columns on which the record is alone"
+    formula = "score = sum of (m - s)! over the minimal sets of s columns on which the record is unique"
     choose = (
         "share near 0 for a public file; dis_max to look at the worst record. Fewer columns an intruder can know say "
         "more than all that exist."

@@ -93,7 +93,7 @@ class KConcealment(DistinctPairMeasure):
     kind: Annotated[
         Kind,
         Stricter("equal"),
-        Doc("concealment (over assignments of the whole release), k_k, one_k or k_one (consistent pairs alone)"),
+        Doc("concealment (over assignments of the whole release), k_k, one_k or k_one (only consistent pairs)"),
     ] = "concealment"
 
     quasi_identifiers: Annotated[KeyColumns, Doc("columns compared; left out: all of the policy")] = None

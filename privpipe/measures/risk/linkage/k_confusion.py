@@ -60,7 +60,7 @@ class KConfusion(DistinctPairMeasure):
     threshold; here the method is the nearest record, which gives all candidates the same. A k-anonymous table has
     k-confusion, whatever the linkage; a perturbed one can have it with all records different. Two distances are equal
     when they differ by at most 1e-12 (1 + the larger). Exact, over distinct combinations of values; suppressed records
-    are no candidates. No record is paired with its original, so a method that misleads the intruder to k wrong
+    are not candidates. No record is paired with its original, so a method that misleads the intruder to k wrong
     records has k-confusion too; `record_linkage` counts right links. Without the original the outcome is an error.
 
     Examples

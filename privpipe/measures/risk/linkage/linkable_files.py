@@ -178,7 +178,7 @@ def gower_files(
     Parameters
     ----------
     columns : mapping of column to pair of ndarray of float64, or None
-        None: it is no number.
+        None: it is not a number.
     of : int
         So many rows of the first side, with all of the second, give the ranges.
     constant : bool

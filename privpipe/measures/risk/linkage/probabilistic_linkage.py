@@ -310,8 +310,8 @@ class ProbabilisticLinkage(FilePairMeasure):
             figure,
             observed,
             reason=(
-                f"at least {short(figure)} of the released records are linked rightly by {self.parameters} weights of "
-                f"agreement{limit}{self.asked}; {short(known / attacked)} by an attacker who knew the true pairs"
+                f"at least {short(figure)} of the released records are linked correctly by {self.parameters} weights "
+                f"of agreement{limit}{self.asked}; {short(known / attacked)} by an attacker who knew the true pairs"
                 + ("; blocked, which only loses links." if self.block_by else ".")
             ),
         )

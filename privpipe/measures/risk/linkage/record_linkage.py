@@ -160,7 +160,7 @@ class RecordLinkage(FilePairMeasure):
             figure,
             observed,
             reason=(
-                f"at least {short(figure)} of the records are linked rightly by {found.metric} "
+                f"at least {short(figure)} of the records are linked correctly by {found.metric} "
                 f"distance{limit}{self.asked}; over {files.records:,} records, {gone:,} of them not released"
                 + (f"; constant and left out: {', '.join(found.left_out)}" if found.left_out else "")
                 + ("; blocked, which only loses links." if self.block_by else ".")

@@ -68,7 +68,7 @@ class TransparencyAttack(FilePairMeasure):
 
     observes = dict[str, Any]
     source = "Winkler, 2002; Nin, Herranz, Torra, DKE 67 and DKE 64(1), 2008"
-    threat = "An intruder knows the method and its parameters, as good practice has them published."
+    threat = "An intruder knows the method and its parameters, which good practice publishes."
     formula = "candidates = intersection over columns of the records that fit; share re-identified"
     choose = "As record_linkage, 0.05; swapping by buckets or by distribution resists this attack."
 
@@ -102,7 +102,7 @@ class TransparencyAttack(FilePairMeasure):
         planned: list[Method] = [name for name, stages in STAGES.items() if files.stages_named(*stages)]
         method = self.method or next(iter(planned), None)
         if method is None:
-            return self.not_judged("the plan has no stage of rank_swap or microaggregate; say `method:`")
+            return self.not_judged("the plan has no stage of rank_swap or microaggregate; set `method:`")
         numbers = {name: self._numbers(files, name) for name in files.original.schema.names}
         attacked = files.sample(self.sample)
         found = self._constraints(files, method, numbers, attacked)

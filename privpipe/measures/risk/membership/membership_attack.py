@@ -48,7 +48,7 @@ class MembershipAttack(TableMeasure):
     columns : tuple of str, optional
         What the intruder knows of a person. Default: all quasi-identifiers.
     sample : int, optional
-        Members attacked, and others, at the most of each; None: all.
+        Members attacked, and others, at most of each; None: all.
     confidence : float
         Of the upper limit that is compared, in (0, 1).
     score : {"closest", "density", "both"}
@@ -61,7 +61,7 @@ class MembershipAttack(TableMeasure):
     radius : float
         Mean Gower's distance over the columns, in (0, 1].
     false_positive_rate : float
-        At which the true-positive rate is reported, at the most: the average hides the few who are exposed. In (0, 1).
+        At which the true-positive rate is reported, at most: the average hides the few who are exposed. In (0, 1).
 
     Notes
     -----
@@ -93,7 +93,7 @@ class MembershipAttack(TableMeasure):
     choose = "0.1; the limit alone is 0.08 for 1,000 of each and 0.025 for 10,000."
 
     at_most: Annotated[LargestShare, Doc("largest advantage (its upper limit) that is tolerated")] = None
-    sample: Annotated[OptionalNumber, Doc("members and others attacked, of each at the most; null: all")] = 10_000
+    sample: Annotated[OptionalNumber, Doc("members and others attacked, of each at most; null: all")] = 10_000
     confidence: Annotated[Confidence, Doc("of the upper limit that is compared")] = 0.95
 
     score: Annotated[
@@ -109,7 +109,7 @@ class MembershipAttack(TableMeasure):
     ] = None
     radius: Annotated[PositiveShare, Doc("of density: mean Gower distance within which records are counted")] = 0.1
     false_positive_rate: Annotated[
-        float, Gt(0), Lt(1), Stricter("equal"), Doc("at which the true-positive rate is reported, at the most")
+        float, Gt(0), Lt(1), Stricter("equal"), Doc("at which the true-positive rate is reported, at most")
     ] = 0.01
 
     columns: Annotated[OwnColumns, Doc("what the intruder knows of a person; left out: all quasi-identifiers")] = None

@@ -100,7 +100,7 @@ def nearest_two(asked: LinkedFile, among: LinkedFile, *, itself: bool = False) -
 
 
 def within(asked: LinkedFile, among: LinkedFile, radius: float) -> Ints:
-    """Of each asked record how many others lie at most `radius` away by Gower's distance, shape (n,)."""
+    """Of each asked record how many others are at most `radius` away by Gower's distance, shape (n,)."""
     reach = radius + 1e-12 * (1 + radius)
     groups, kept, hunted, others = _grouped(asked, among)
     counts = np.bincount(hunted, minlength=len(others))
@@ -160,7 +160,7 @@ def distance_figures(found: Compared, sample: int | None) -> DistanceFigures | N
     found : Compared
         By Gower's distance.
     sample : int, optional
-        Rows of each table that are looked at, at the most; None: all.
+        Rows of each table that are looked at, at most; None: all.
     """
     if not len(found.holdout):
         return None

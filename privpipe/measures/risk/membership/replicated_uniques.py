@@ -122,7 +122,7 @@ class ReplicatedUniques(JoinedClassMeasure):
         less = tables.holdout_records < tables.records
         note = "; a smaller holdout has more uniques and under-states the excess: give a larger one" if less else ""
         return (
-            f"{told}, a share of {short(observed['replicated'])} beside {short(observed['control'])} of "
+            f"{told}, a share of {short(observed['replicated'])} next to {short(observed['control'])} of "
             f"{tables.holdout_records:,} others: an excess of {short(observed['excess'])}, upper 0.95 limit "
             f"{short(observed['upper'])}{self.asked}{note}."
         )

@@ -58,7 +58,7 @@ class ComplementaryRelease(HistoryMeasure):
     Notes
     -----
     Persons with several records have the multiset of their classes for a class. By released tables alone it passes
-    only if every two classes that overlap lie one inside the other and the smaller one has `k` records; who was in
+    only if every two classes that overlap are one inside the other and the smaller one has `k` records; who was in
     which release cannot be judged then. Data of other holders cannot be judged by anyone.
 
     Labels are read by the column's hierarchy, as ranges and as codes with masked characters; a text that both tables
@@ -128,7 +128,7 @@ class ComplementaryRelease(HistoryMeasure):
         if self.key is not None and self.ledger is None:
             raise UsageError(f"{owner}: key is for a ledger")
         if self.sensitive is not None and self.ledger is None:
-            raise UsageError(f"{owner}: sensitive is judged by a ledger alone")
+            raise UsageError(f"{owner}: sensitive is judged only by a ledger")
 
     def earlier_tables(self) -> tuple[str, ...]:
         return self.earlier
@@ -246,7 +246,7 @@ class ComplementaryRelease(HistoryMeasure):
         how = (
             f"{crossing:,} pairs of classes overlap, neither inside the other, so nothing can be promised"
             if crossing
-            else f"all classes that overlap lie one inside the other, the smallest of {smallest:,} records"
+            else f"all classes that overlap are one inside the other, the smallest of {smallest:,} records"
         )
         return Verdict(
             self,

@@ -1,4 +1,4 @@
-"""Two released tables joined by what they show: which labels may stand for the same value, and which lie inside
+"""Two released tables joined by what they show: which labels may stand for the same value, and which are inside
 which.
 """
 
@@ -32,7 +32,7 @@ __all__ = ["Joined", "Relation", "explained_labels", "joined", "relation_of"]
 
 Text = str | None
 Relation = tuple[Bools, Bools, Bools]
-"""Of each pair of labels: whether they overlap, whether the one lies inside the other, and the other inside the one."""
+"""Of each pair of labels: whether they overlap, whether the one is inside the other, and the other inside the one."""
 
 ANY = "*"
 
@@ -219,7 +219,7 @@ def _cover(label: Text, hierarchy: Hierarchy | None) -> Cover:
 
 
 LARGEST = 100_000_000
-"""Pairs of classes that are compared at the most."""
+"""Pairs of classes that are compared at most."""
 
 
 @dataclass(frozen=True)
@@ -229,7 +229,7 @@ class Joined:
     Parameters
     ----------
     crossing : int
-        Pairs of classes that overlap and neither lies inside the other.
+        Pairs of classes that overlap and neither is inside the other.
     smallest : int
         Records of the smaller class of any pair that overlaps, or of a class of the new release by itself.
     linked : float

@@ -77,9 +77,9 @@ class RepeatedNoise(HistoryMeasure):
     forms_classes = False
     observes = dict[str, Any]
     source = "weighing of independent measurements by their variances (Gauss, Theoria combinationis, 1823)"
-    threat = "An intruder averages what several releases say of one person, and which cancels the noise."
+    threat = "An intruder averages what several releases report about one person, which cancels the noise."
     formula = "min over persons of 1 / sum over releases with distinct stage keys of 1/ratio"
-    choose = "The ratio that one release needs; a frozen plan lets the same noise stand in all of them."
+    choose = "The ratio that one release needs; a frozen plan keeps the same noise in all of them."
 
     columns: Annotated[
         tuple[str, ...], Columns(), Stricter("equal"), Doc("numeric columns, each masked by one add_noise stage")
@@ -139,7 +139,7 @@ class RepeatedNoise(HistoryMeasure):
             else []
         )
         parts += [f"{short(other)} if numbers that changed did so but little"] if other < observed else []
-        parts += [f"{looks.bare:,} earlier releases show it as it is"] if looks.bare else []
+        parts += [f"{looks.bare:,} earlier releases show it unchanged"] if looks.bare else []
         parts += [f"{unknown:,} earlier releases, of which no noise is known, are not counted"] if unknown else []
         passed = self.at_least is None or bool(at_least(observed, self.at_least))
         return Verdict(

@@ -1,4 +1,4 @@
-"""Downcoding: guesses one level finer, beside what the prior expects of them."""
+"""Downcoding: guesses one level finer, next to what the prior expects of them."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_guesses_by_a_table_of_raw_values(embedded: Engine, judged_pair: Any, tm
     assert found["expected"] == pytest.approx(2 / 3)
     pq.write_table(pa.table({"town": ["Bonn"]}), tmp_path / "narrow.parquet")
     narrow = Downcoding(columns=("town", "sex"), prior=str(tmp_path / "narrow.parquet"))
-    with pytest.raises(DataError, match="the table beside"):
+    with pytest.raises(DataError, match="the other table"):
         judged_pair(embedded, narrow, original, released, hierarchies=HIERARCHIES)
 
 

@@ -135,6 +135,6 @@ def test_a_minimal_search_is_refused(tmp_path: Path) -> None:
     assert diversity.passed
     assert attack.observed["certainty"] == pytest.approx(220 / 221)
     assert attack.outcome == "fail"
-    policy["transform"] = [{"generalize": {"levels": {"town": 1}}}]  # decided before anybody looked at the data
+    policy["transform"] = [{"generalize": {"levels": {"town": 1}}}]  # decided before anyone looked at the data
     policy["guarantees"][2]["minimality_attack"]["at_most"] = 0.8
     assert pp.release(policy).assessment.verdicts[2].observed["certainty"] == pytest.approx(0.8)

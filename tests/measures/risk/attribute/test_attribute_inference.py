@@ -1,4 +1,4 @@
-"""Guessing the commonest value is compared with what anybody can guess."""
+"""Guessing the commonest value is compared with what anyone can guess."""
 
 from __future__ import annotations
 

@@ -129,7 +129,7 @@ def test_the_original_is_recoded_as_the_release_was(engine: Engine) -> None:
 
 
 def test_what_is_never_equal_is_an_error(embedded: Engine) -> None:
-    """Where labels cannot be laid beside values, 0 matches would be a wrong pass."""
+    """Where labels cannot be laid next to values, 0 matches would be a wrong pass."""
     entry = CorrectAttribution(column="t", columns=["age"], at_most=1.0)
     x = pa.table({"age": [21, 25, 33], "t": ["1", "1", "2"]})
     for shown in (["20-29", "21", "30-39"], ["[20, 30[", "21", "33"]):
@@ -170,7 +170,7 @@ def test_parameters_out_of_range_are_refused(wrong: dict[str, Any]) -> None:
 def test_labels_are_read_at_the_level_that_the_last_plan_of_the_column_says(
     embedded: Engine, planned: list[dict[str, int]], matched: int
 ) -> None:
-    """`a` is a town and the name of two; the labels alone would pass for towns, and nobody of `b` would be found."""
+    """`a` is a town and the name of two; the labels alone would pass for towns, and no one of `b` would be found."""
     spec = HierarchySpec.from_mapping({"rows": [["a", "a", "*"], ["b", "a", "*"], ["c", "c", "*"]]}, column="town")
     x, y = (pa.table({"town": towns, "ill": ["flu", "ok", "flu", "ok"]}) for towns in (list("abcc"), list("aacc")))
     rules = {
@@ -191,7 +191,7 @@ def aged() -> tuple[pa.Table, pa.Table]:
 
 @pytest.mark.parametrize("figure", ["disco", "dcap"])
 def test_labels_that_equal_no_value_are_an_error(engine: Engine, figure: str) -> None:
-    """Nothing is matched and the figure 0, although the label tells the illness of everybody."""
+    """Nothing is matched and the figure 0, although the label tells the illness of everyone."""
     if engine.name == "spark" and figure == "dcap":
         pytest.skip("one figure says it on Spark")
     entry = CorrectAttribution(column="ill", columns=["age"], figure=figure, at_most=0.05)  # type: ignore[arg-type]

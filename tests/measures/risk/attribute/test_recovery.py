@@ -117,7 +117,7 @@ def test_a_table_worked_by_hand(engine: Engine) -> None:
     first, second, third = judged(engine, *HAND, every, illness, groups)
     assert first.observed == {"gain": 0.25, "recovered": 1.0, "baseline": 0.75, "determined": 1.0}
     assert "`weight` tells `region` for 100 % of the records" in first.reason
-    # Two distinct values at the most: age and illness. (*, a): 2 north of 3; (*, b): 2 south; west: 3. That is 7 of 8.
+    # Two distinct values at most: age and illness. (*, a): 2 north of 3; (*, b): 2 south; west: 3. That is 7 of 8.
     assert second.observed == {"gain": 0.125, "recovered": 0.875, "baseline": 0.75, "determined": 0.625}
     assert "`illness` tells `region` for 87.5 %" in second.reason
     assert third.observed["determined"] == 0.75  # the two of the north are too few

@@ -86,5 +86,5 @@ def test_shares_are_those_of_the_definition(
 def test_suppressed_originals_belong_to_the_deviation(embedded: Engine, judged_pair: Any) -> None:
     x, y = pa.table({"a": [100.0, 1.0, 2.0, 3.0]}), pa.table({"a": [100.0, 5.0, 6.0, 7.0]})
     found = judged_pair(embedded, SdIntervalDisclosure(percent=10), x, y, left_out=1)
-    # The three that are left lie within 4 of their values: less than a tenth of the deviation over all four, 49.
+    # The three that are left are within 4 of their values: less than a tenth of the deviation over all four, 49.
     assert found.observed["share"] == 1.0

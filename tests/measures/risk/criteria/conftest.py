@@ -1,4 +1,4 @@
-"""Reference figures of the attacks, and the tables they are of, which lie beside the project."""
+"""Reference figures of the attacks, and the tables they are of, which lie next to the project."""
 
 from __future__ import annotations
 

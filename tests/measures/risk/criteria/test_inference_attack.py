@@ -144,7 +144,7 @@ def test_a_label_is_right_for_what_it_covers_and_its_width_is_told() -> None:
     observed = InferenceAttack(column="town", columns=("age",)).judge_tables(files).observed
     assert observed["hits"] == 2.0
     assert observed["width"] == pytest.approx((2 / 3 + 1 / 3 + 1) / 3)
-    assert observed["naive"] == 1.0, "the star is right for everybody"
+    assert observed["naive"] == 1.0, "the star is right for everyone"
     numbers = TableFiles(
         original=pa.table({"age": [1, 2], "pay": [10, 30]}), released=pa.table({"age": [1, 2], "pay": ["[0, 20[", "*"]})
     )

@@ -139,14 +139,14 @@ def test_few_predicates_are_an_error_and_divide_what_was_kept() -> None:
     files = TableFiles(original=table, released=table)
     verdict = SinglingOutAttack(mode="univariate", at_most=1.0).judge_tables(files)
     assert (verdict.outcome, verdict.observed["success"]) == ("error", 1.0)
-    assert "isolates hardly anybody" in verdict.reason
+    assert "isolates hardly anyone" in verdict.reason
     twins = pa.table({"a": [1, 1, 1], "b": ["u", "u", "u"]})
     nobody = TableFiles(original=table, released=twins)
     strict = SinglingOutAttack(size=2, attacks=None, at_most=0.1).judge_tables(nobody)
     assert (strict.outcome, strict.observed["attacked"]) == ("error", 0)
     lenient = SinglingOutAttack(size=2, attacks=None, at_most=0.1, if_no_predicates="pass")
     assert lenient.judge_tables(nobody).outcome == "pass"
-    assert lenient.judge_tables(files).outcome == "fail", "a verbatim copy is no pass, however few the predicates"
+    assert lenient.judge_tables(files).outcome == "fail", "a verbatim copy is not a pass, however few the predicates"
     few = SinglingOutAttack(mode="univariate", at_most=0.1, if_no_predicates="pass")
     other = pa.table({"a": list(range(100, 106)), "b": ["x", "x", "y", "y", "z", "z"]})
     passed = few.judge_tables(TableFiles(original=table, released=other))

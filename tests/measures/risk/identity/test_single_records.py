@@ -25,7 +25,7 @@ def block_of(rows: list[tuple[Any, ...]]) -> DistinctBlock:
 
 def like(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
     if (set(one) == {None}) != (set(other) == {None}):
-        return False  # who is blank everywhere vouches for nobody
+        return False  # who is blank everywhere vouches for no one
     return all(a == b or None in (a, b) for a, b in zip(one, other, strict=True))
 
 

@@ -240,7 +240,7 @@ def test_tables_released_unchanged_conceal_and_confuse_as_many_as_their_classes_
         for table in tables:
             with case(table.name):
                 concealed, confused, classes = unchanged(engine, table)
-                # Marks are no candidates, infinite numbers have no distance.
+                # Marks are not candidates, infinite numbers have no distance.
                 assert concealed.observed is None or concealed.observed["concealment"] == classes
                 assert confused is None or confused.observed in (None, classes)
                 assert "4711" not in concealed.reason

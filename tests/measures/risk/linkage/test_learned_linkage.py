@@ -108,7 +108,7 @@ def test_the_nearest_rivals_are_those_of_the_definition() -> None:
 
 @pytest.mark.deep
 def test_a_guess_of_the_parameter_needs_no_more_rivals_than_there_are() -> None:
-    """Noise in two columns of three: only who leaves them out links everybody."""
+    """Noise in two columns of three: only who leaves them out links everyone."""
     for records in (2, 9, 16, 40):
         y, x = pairs(records, 3, 6, noise=0.0)
         y[:, 1:] += np.random.default_rng(8).normal(0, 5, (records, 2))

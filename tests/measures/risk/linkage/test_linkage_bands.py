@@ -34,7 +34,7 @@ def standardised(x: np.ndarray) -> np.ndarray:
 
 
 def shares(x: np.ndarray, y: np.ndarray, w: int) -> tuple[float, float]:
-    """Distance linkage and linkage by somebody who knows of the swap, over the first columns, in percent."""
+    """Distance linkage and linkage by someone who knows of the swap, over the first columns, in percent."""
     n, every = len(x), np.arange(len(x))
     none = np.zeros((n, 0), dtype=np.int64)
     distance, aware = [], []

@@ -80,7 +80,7 @@ def test_patterns_are_those_of_every_pair(seed: int) -> None:
 
 
 def made(seed: int, n: int = 400, keys: int = 5) -> tuple[list[CodeColumn], np.ndarray, np.ndarray]:
-    """Keys of several sizes, a twentieth to a fifth of the released ones drawn anew; with the m and u of the draw."""
+    """Keys of several sizes, a twentieth to a fifth of the released ones drawn again; with the m and u of the draw."""
     rng = np.random.default_rng(seed)
     columns, m, u = [], [], []
     for key in range(keys):
@@ -298,7 +298,7 @@ def test_a_release_is_refused_with_the_attacks_figure(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.2, 0.29, 0.3])
 def test_ranks_agree_within_a_share_of_the_records_that_have_a_value(share: float) -> None:
-    """Of ten numbers beside two gaps a share of 0.2 is two ranks; two gaps agree, a gap and a number do not."""
+    """Of ten numbers next to two gaps a share of 0.2 is two ranks; two gaps agree, a gap and a number do not."""
     x, y = [*map(float, range(10)), None, None], [3.0, 1.0, 2.0, 0.0, 6.0, 5.0, 4.0, 8.0, 7.0, None, 9.0, None]
     files = FilePair(
         original=pa.record_batch({"a": x}),
@@ -316,7 +316,7 @@ def test_ranks_agree_within_a_share_of_the_records_that_have_a_value(share: floa
 
 
 def test_columns_that_records_are_blocked_by_are_not_compared(embedded: Engine, judged_pair: Any) -> None:
-    """So nobody has to say when two of their numbers agree."""
+    """So no one has to say when two of their numbers agree."""
     table = pa.table({"ward": [1, 1, 2, 2, 3, 3], "town": ["a", "b"] * 3})
     blocked = judged_pair(embedded, ProbabilisticLinkage(block_by=("ward",), parameters="known"), table, table)
     assert blocked.observed["known"] == 1.0

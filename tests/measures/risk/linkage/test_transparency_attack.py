@@ -207,7 +207,7 @@ def test_a_release_is_refused_with_the_attacks_figure(tmp_path: Path) -> None:
 
 def test_without_a_plan_or_a_method_nothing_is_judged(embedded: Engine, judged_pair: Any) -> None:
     table = pa.table({"a": [1.0, 2.0, 3.0]})
-    assert "say `method:`" in judged_pair(embedded, TransparencyAttack(at_most=1.0), table, table).reason
+    assert "set `method:`" in judged_pair(embedded, TransparencyAttack(at_most=1.0), table, table).reason
     swap = TransparencyAttack(at_most=1.0, method="rank_swap")
     verdict = judged_pair(embedded, swap, table, table)
     assert (verdict.outcome, verdict.observed) == ("error", None)

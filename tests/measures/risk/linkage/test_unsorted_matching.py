@@ -41,7 +41,7 @@ def test_the_worked_releases(torra: dict[str, Any]) -> None:
         policy["guarantees"].append({"k_anonymity": {"k": k}})
         found, anonymity = pp.assess(released, policy, original=original, align="position").verdicts
         assert found.observed["rho"] == wanted
-        assert found.outcome == "error"  # too few rows for a test, and nobody proves their order
+        assert found.outcome == "error"  # too few rows for a test, and no one proves their order
         assert "not proved" in found.reason
         assert anonymity.passed
 

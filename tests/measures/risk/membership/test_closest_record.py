@@ -1,4 +1,4 @@
-"""How near released rows come to original records, beside records that were never in the data."""
+"""How near released rows come to original records, next to records that were never in the data."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_rows_nearer_to_an_original_copies_and_accuracies_by_definition(engine: 
     assert observed["copies_holdout"] == sum(b < 1e-12 for _, b in nearer) / 20
     ratios = [[1.0 if s[1] < 1e-12 else s[0] / s[1] for s in map(sorted, apart[1, j])] for j in (0, 2)]
     assert [observed["nndr"], observed["nndr_holdout"]] == pytest.approx([np.quantile(each, 0.05) for each in ratios])
-    # Whoever is cut is cut in keyed order; with as many of all nobody is.
+    # Whoever is cut is cut in keyed order; with as many of all no one is.
     pq.write_table(h.slice(0, 24), tmp_path / "holdout.parquet")
     same = judged(engine, entry, x, mixed(2, 24)).observed
     assert same["privacy_loss"] == pytest.approx(same["adversarial_accuracy_holdout"] - same["adversarial_accuracy"])

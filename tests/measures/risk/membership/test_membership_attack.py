@@ -214,7 +214,7 @@ def test_a_reference_holds_nobody_who_is_attacked(embedded: Engine, tmp_path: Pa
 
 
 def test_a_reference_is_compared_value_by_value_though_labels_are_released() -> None:
-    """The codes of its values are no codes of labels: read as such they would lie outside the table of what covers."""
+    """The codes of its values are not codes of labels: read as such they would be outside the table of what covers."""
     towns = ["Bonn", "Graz", "Pune", "Oslo"]
     tree = HierarchySpec.from_mapping({"tree": {"Europe": ["Bonn", "Graz", "Oslo"], "Asia": ["Pune"]}}, column="town")
     files = TableFiles(

@@ -61,7 +61,7 @@ def test_the_worked_tables(torra: dict[str, Any]) -> None:
     assert [verdict.observed["k"] for verdict in alone] == [worked["k_1"], worked["k_2"]]
     assert all(verdict.passed for verdict in alone)
     both = ReleaseHistory(current=releases[1], earlier=(releases[0],))
-    for presence in ("known", "unknown"):  # everybody is in both, so that it makes no difference
+    for presence in ("known", "unknown"):  # everyone is in both, so that it makes no difference
         verdict = ComplementaryRelease(ledger="l", k=2, presence=presence).judge_history(both)
         assert (verdict.outcome, verdict.observed["k"]) == ("fail", worked["combined_k"])
         assert verdict.observed["below"] == 2
@@ -336,7 +336,7 @@ def beside(current: dict[str, list[Any]], earlier: dict[str, list[Any]]) -> Any:
 
 
 def test_a_column_that_a_release_lacks_may_be_anything_there() -> None:
-    """Who is 40 is of one zip code or the other: each class of the finer table lies in the one of the coarser."""
+    """Who is 40 is of one zip code or the other: each class of the finer table is in the one of the coarser."""
     coarse: dict[str, list[Any]] = {"age": ["40"], "job": ["nurse"], "height": ["tall"], "__count": [3]}
     fine: dict[str, list[Any]] = {"age": ["40"] * 2, "zip": ["1", "2"], "job": ["nurse", "smith"], "nick": ["a", "b"]}
     fine["__count"] = [1, 2]

@@ -103,7 +103,7 @@ def test_worked_figures() -> None:
     assert judged([[(0, 0, 0, 0)]] * 5) == 0.1
     assert judged([[(0, 0, 0, 0)], [(0, 0, 0, 1)]]) == 0.1
     assert judged([[(0, 0, 0, 0)], [(0, 0, 0, 1)]], changed="averaged") == 0.05
-    assert judged([[(1, 1, 0, 0)], [(0, 0, 0, 0)]]) == 0.1  # somebody else's releases wear nothing off
+    assert judged([[(1, 1, 0, 0)], [(0, 0, 0, 0)]]) == 0.1  # someone else's releases wear nothing off
     assert judged([[(0, 0, 0, 0), (0, 0, 1, 0)]]) == 0.05  # two records of a person with one value
 
 
@@ -115,7 +115,7 @@ def test_a_number_that_was_released_as_it_is_or_under_another_name() -> None:
 
     bare = left(release([(0, 1, 0, 0)], "age", bare=("income",)))
     assert (bare.outcome, bare.observed) == ("fail", 0.0)
-    assert "show it as it is" in bare.reason
+    assert "show it unchanged" in bare.reason
     renamed = left(release([(person, 1, 0, 0) for person in range(4)], "salary"))
     assert renamed.observed == pytest.approx(1 / (10 + 5))
     other = left(release([(person, 1, 0, 0 if person == 0 else 1) for person in range(4)], "children"))
@@ -156,7 +156,7 @@ Document = Callable[..., dict[str, Any]]
 
 @pytest.fixture
 def document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Document:
-    """Forty persons with an income; `raised` persons earn more this month, `scale` changes everybody's."""
+    """Forty persons with an income; `raised` persons earn more this month, `scale` changes everyone's."""
     monkeypatch.setenv("PRIVPIPE_LEDGER_KEY", "k" * 40)
     monkeypatch.setenv("PRIVPIPE_TEST_SEED", "9f2c41d7e0b85a6394c1f7d2083be65a")
 
@@ -262,7 +262,7 @@ def test_what_a_policy_must_hold(document: Document) -> None:
 
     assert "orthogonal noise" in problems(document({"kind": "orthogonal"}))
     alone = problems(document({"outliers": 0.975}))
-    assert "'income' has noise for outliers alone, and none for other persons" in alone
+    assert "'income' has noise only for outliers, and none for other persons" in alone
     none = document()
     none["transform"] = []
     assert "no add_noise stage masks 'income'" in problems(none)

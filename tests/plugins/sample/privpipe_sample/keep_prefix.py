@@ -53,7 +53,7 @@ class KeepPrefix(RowTransformer):
 
         for name in self.columns:
             if not pa.types.is_string(context.schema.field(name).type):
-                raise DataError(f"{context.place}: column {name!r} is no text; keep_prefix cuts texts")
+                raise DataError(f"{context.place}: column {name!r} is not text; keep_prefix cuts texts")
         return super().learn(engine, table, context)
 
     def carried(self, engine: Primitives, table: Any, plan: StagePlan, context: StageContext) -> StagePlan:

@@ -40,7 +40,7 @@ class WeightedShare(ClassModel):
     threshold_field: ClassVar[str | None] = "at_most"
     direction: ClassVar[Direction] = "at_most"
     source: ClassVar[str] = "the tests of privpipe"
-    threat: ClassVar[str] = "Somebody who finds a person's class guesses the value that most records there share."
+    threat: ClassVar[str] = "Someone who finds a person's class guesses the value that most records there share."
     formula: ClassVar[str] = "weight * max share <= at_most in each class"
     choose: ClassVar[str] = "Above the share of the commonest value of the whole table, times the weight."
 

@@ -1,4 +1,4 @@
-"""What a stage released costs, measured on the release beside its original, what the plan of the search said."""
+"""What a stage released costs, measured on the release next to its original, what the plan of the search said."""
 
 from __future__ import annotations
 
