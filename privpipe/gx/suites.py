@@ -31,6 +31,7 @@ from privpipe.gx.expectations import (
 from privpipe.gx.joint_expectations import JOINT_EXPECTATIONS, JointExpectation, place_of
 from privpipe.gx.store import protect, root_of
 from privpipe.judging.rules import named_columns, undeclared_rule
+from privpipe.models.attribute.base_distribution import BaseTable
 from privpipe.models.identity.no_identifiers import NoIdentifiers
 from privpipe.policy import Policy
 from privpipe.policy.catalogues import named_entries
@@ -95,7 +96,7 @@ def suite_of(
     UnsupportedError
         A guarantee that is not an expectation; `privpipe.gx.REFUSED` lists them.
     UsageError
-        A setting that no expectation has.
+        A setting that no expectation has; an entry without a threshold, or with a table that is given in Python.
     """
     for setting in options:
         if setting not in BESIDE:
@@ -104,6 +105,8 @@ def suite_of(
     roles, guarantees = read_roles(roles), named_entries(guarantees, "guarantees")
     if guarantees is None or not all(isinstance(each, Guarantee) for each in guarantees):
         raise UsageError("guarantees must be a list of models, as in [KAnonymity(k=5)]")
+    for guarantee in guarantees:
+        _require_saveable(guarantee)
     shared = sorted({column for guarantee in guarantees for column in guarantee.with_roles(roles).sensitive_columns()})
     settings["undeclared"] = undeclared_rule(undeclared, whole=True)
     if undeclared is not None and not any(guarantee.way.of_columns for guarantee in guarantees):
@@ -112,6 +115,20 @@ def suite_of(
     expectations = [_expectation(guarantee, roles, shared, named, settings) for guarantee in guarantees]
     # Passed to the constructor: adding one later requires a data context.
     return ExpectationSuite(name=name, expectations=expectations, meta={"privpipe": {DECLARED: len(expectations)}})
+
+
+def _require_saveable(guarantee: Guarantee) -> None:
+    """Refuse what an expectation, which is saved as JSON and passes or fails, cannot be."""
+    if not guarantee.is_gate():
+        raise UsageError(
+            f"{guarantee.name()} has no threshold, so there is nothing for an expectation to hold or fail; give "
+            f"`{guarantee.threshold_field}`, or observe it by pp.observe"
+        )
+    if isinstance(guarantee.base_distribution(), BaseTable):
+        raise UsageError(
+            f"{guarantee.name()}: a suite is saved as JSON and holds no table: write the base distribution to a file, "
+            "and give base={'file': path}"
+        )
 
 
 def _expectation(

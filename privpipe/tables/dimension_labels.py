@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 
 from privpipe.errors import DataError, UsageError, did_you_mean
 from privpipe.hierarchies import Hierarchy, HierarchySpec, canonical_text
+from privpipe.hierarchies.canonical import canonical_literal
+from privpipe.roles import column_type_of
 from privpipe.tables.cells import Dimension
 
-__all__ = ["MISSING", "UNKNOWN", "Ladder", "fixed_domains", "fixed_leaves", "kind_of", "texts_of"]
+__all__ = ["MISSING", "UNKNOWN", "Ladder", "fixed_domains", "fixed_leaves", "kind_of", "texts_of", "typed_label"]
 
 
 MISSING = "(missing)"
@@ -28,6 +30,39 @@ def texts_of(values: pa.Array) -> list[str | None]:
     array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
     found: list[str | None] = canonical_text(array, None).to_pylist()
     return found
+
+
+def typed_label(where: str, label: str, kind: pa.DataType) -> str:
+    """The text that a value written in a policy has among the records of a column.
+
+    Parameters
+    ----------
+    where : str
+        For messages: the place in the policy.
+    kind : pyarrow.DataType
+        Of the column; a text is unchanged.
+
+    Raises
+    ------
+    DataError
+        It is no value of that type: no record would have the label.
+
+    Examples
+    --------
+    >>> typed_label("only", "1.50", pa.float64()), typed_label("only", "True", pa.bool_())
+    ('1.5', 'true')
+    """
+    named = column_type_of(kind.value_type if pt.is_dictionary(kind) else kind)
+    try:
+        text = canonical_literal(label, named)
+    except ValueError:
+        text = None
+    if text is None:
+        raise DataError(
+            f"{where}: a label is no {named}, which is the column's type, so that no record would have it; write a "
+            "value of that type"
+        )
+    return text
 
 
 def kind_of(kind: pa.DataType) -> str | None:
@@ -223,6 +258,8 @@ def fixed_domains(
     ------
     UsageError
         A dimension has neither.
+    DataError
+        A value that is written is none of the column's type.
     """
     for name in written:
         if name not in by:
@@ -231,9 +268,10 @@ def fixed_domains(
     found: dict[str, Hierarchy] = {}
     for name in by:
         given = hierarchies.get(name)
-        texts = list(dict.fromkeys(written.get(name, ())))
+        kind = schema.field(name).type
+        texts = list(dict.fromkeys(typed_label(f"domain.{name}", text, kind) for text in written.get(name, ())))
         if isinstance(given, HierarchySpec):
-            given = given.build(texts, [1] * len(texts), kind_of(schema.field(name).type))
+            given = given.build(texts, [1] * len(texts), kind_of(kind))
         if not texts and given is not None and not given.data_dependent:
             texts = list(dict.fromkeys(given.texts(0)))
         if not texts:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -13,10 +14,11 @@ from typing_extensions import Doc
 from privpipe.blocks.arrays import Ints
 from privpipe.border import bordered
 from privpipe.errors import DataError, UsageError
+from privpipe.hierarchies.canonical import plain_decimal, scalar_text
 from privpipe.tables.aggregates import CellFigures
 from privpipe.tables.aggregation import COUNT, Aggregated, TableSpec, aggregated, squares_of
 from privpipe.tables.cells import Cells, Dimension
-from privpipe.tables.dimension_labels import MISSING, UNKNOWN
+from privpipe.tables.dimension_labels import MISSING, UNKNOWN, typed_label
 from privpipe.tables.entries import CellGuarantee, TableSet, TableStage
 from privpipe.tables.leaf_totals import all_cells
 from privpipe.tables.responses import Response, responses_of
@@ -308,7 +310,7 @@ class Aggregate(TableStage):
             by=tuple(by),
             responses=responses_of(list(given.get("responses") or ())),
             total=self.total,
-            only={column: str(label) for column, label in only.items()},
+            only={column: _label_of(f"{name}: only", label) for column, label in only.items()},
             drop_nulls=self.nulls == "drop",
             levels=given.get("levels") or {},
             overlapping=tuple(given.get("overlapping") or ()),
@@ -341,6 +343,7 @@ class Aggregate(TableStage):
             max([3, *(guarantee.largest() for guarantee in guarantees)]),
             max([0, *(guarantee.around() for guarantee in guarantees)]),
         )
+        specs = {name: _with_typed_labels(name, spec, records.schema) for name, spec in specs.items()}
         secret = seed.bound("privpipe/table-contributors/1")
         holdings = list(dict.fromkeys(column for guarantee in guarantees for column in guarantee.holdings()))
         if holdings and self.contribution_bound is not None:
@@ -417,6 +420,32 @@ class Aggregate(TableStage):
     @classmethod
     def examples(cls) -> list[Self]:
         return [cls(by=("region",), responses=("count",))]
+
+
+def _label_of(where: str, value: Any) -> str:
+    """The text of a label that is written as a value."""
+    try:
+        text = scalar_text(value)
+    except ValueError:
+        raise UsageError(f"Aggregate: tables.{where} takes texts, numbers, booleans and dates as labels") from None
+    number = isinstance(value, int | float | Decimal) and not isinstance(value, bool)
+    return plain_decimal(Decimal(text)) if number and Decimal(text).is_finite() else text
+
+
+def _with_typed_labels(name: str, spec: TableSpec, schema: Any) -> TableSpec:
+    """The table with the labels of `only` as the records have them, read as values of their columns' types.
+
+    Raises
+    ------
+    DataError
+        A label that is no value of its column's type: the table would be one of no record.
+    """
+    only = {
+        column: typed_label(f"table {name!r}: only: {column}", label, schema.field(column).type)
+        for column, label in spec.only.items()
+        if column in schema.names
+    }
+    return replace(spec, only={**spec.only, **only})
 
 
 def needs_joint(specs: Sequence[TableSpec]) -> bool:

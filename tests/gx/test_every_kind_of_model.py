@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
+import privpipe as pp
 from tests.validated_frames import batch_of
 
 gx = pytest.importorskip("great_expectations")
@@ -49,3 +50,17 @@ def test_several_groupings_sets_of_items_and_a_base_in_a_file_are_judged_as_anyw
     base = {"file": str(tmp_path / "census.csv")}
     found = result_of("ExpectTCloseness", column="illness", t=0.1, distance="equal", base=base)
     assert (found.success, found.result["observed_value"]) == (True, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("entry", "text"),
+    [
+        (pp.measures.HomogeneityAttack(column="illness"), "homogeneity_attack has no threshold, .* `at_most`"),
+        (pp.models.KAnonymity(), "k_anonymity has no threshold"),
+        (pp.models.TCloseness(column="illness", t=0.1, base={"flu": 3, "cold": 1}), "holds no table: write the base"),
+        (pp.models.BasicBetaLikeness(column="illness", beta=1.0, base=FRAME[["illness"]]), "give base={'file': path}"),
+    ],
+)
+def test_a_suite_refuses_what_no_expectation_can_be(entry: Any, text: str) -> None:
+    with pytest.raises(pp.errors.UsageError, match=text):
+        ppgx.suite_of([entry], {"zip": "quasi_identifier", "illness": "sensitive"}, name="visits")

@@ -25,10 +25,10 @@ TABLES: dict[str, dict[str, Any]] = {
     "missing": {"by": ["age"], "responses": ["count"], "only": {"town": "(missing)"}},
     "in x": {"by": ["sex"], "responses": [{"sum": "cost"}], "only": {"town": "x"}},
     "in a total": {"by": ["sex"], "responses": ["count"], "only": {"town": "Total"}},
-    "of young": {"by": ["sex"], "responses": ["count"], "only": {"age": "young"}},
+    "of nine": {"by": ["sex"], "responses": ["count"], "only": {"age": "9"}},
 }
 NAMES = {name: name.replace(" ", "-") for name in TABLES}
-COUNTED = {"no one", "missing", "in a total", "of young"}
+COUNTED = {"no one", "missing", "in a total", "of nine"}
 AGES = Hierarchy.from_rows([[str(age), "young" if age < 4 else "old", "*"] for age in range(8)])
 
 

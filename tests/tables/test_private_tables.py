@@ -16,12 +16,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 import privpipe as pp
 from privpipe.draws import Seed
-from privpipe.engines import Engine
-from privpipe.errors import PolicyError, Refused, UsageError
+from privpipe.engines import Engine, Source
+from privpipe.errors import DataError, PolicyError, Refused, UsageError
 from privpipe.models import DifferentialPrivacy
 from privpipe.tables import MinimumFrequency, PrivateTable, RoundTable, SuppressTable, TableAudit
 from privpipe.tables.aggregation import COUNT, TableSpec, aggregated
@@ -180,6 +181,22 @@ def test_labels_do_not_depend_on_the_records(tmp_path: Path) -> None:
     assert set(made.cells.dimensions[0].labels) == {"Total", "coast", "inland", *DOMAIN["region"], "(missing)"}
     with pytest.raises(UsageError, match="labels of 'sex' must be fixed"):
         table(noise(tmp_path, domain={"region": ["north"]}))
+
+
+def test_values_of_a_domain_are_read_as_values_of_their_column(embedded: Engine) -> None:
+    """Compared as written, `True` and 30.0 would be in no record, and noise around zero published for all."""
+    rows = pa.table({"ok": [True, True, False], "age": [30.0, 30.0, 40.5], "person": [1, 2, 3]})
+
+    def counts(column: str, *values: str) -> list[int]:
+        spec = TableSpec(by=(column,), responses=responses_of(["count"]), contribution_bound=1, domain={column: values})
+        records = embedded.scan(Source(data=rows))
+        found = aggregated(embedded, records, spec, person="person", secret=b"k" * 32)
+        return list(found.figures[COUNT].totals.tolist())
+
+    assert counts("ok", "True", "False") == counts("ok", "1", "0") == counts("ok", "true", "false") == [3, 1, 2, 0]
+    assert counts("age", "30.0", "40.50") == counts("age", "30", "40.5") == [3, 2, 1, 0]
+    with pytest.raises(DataError, match="domain.ok: a label is no boolean"):
+        counts("ok", "yes", "no")
 
 
 def test_every_run_draws_anew_and_pays_until_nothing_is_left(tmp_path: Path) -> None:

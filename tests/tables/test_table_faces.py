@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -186,3 +188,44 @@ def test_who_is_alone_in_a_leaf_is_so_in_its_total_whatever_the_code() -> None:
             pa.table({"contributors": [1, 0], "single": [code, 0]}), dimensions, codes, AggregateQuery(keys=("sex",))
         )
         assert grid.with_totals().figures["single"].tolist() == [code, code, 0]
+
+
+TYPED = pa.table(
+    {
+        "region": ["north", "south"] * 4,
+        "ok": pa.array([True, True, True, False] * 2),
+        "age": pa.array([30.0, 30.0, 30.0, 40.5] * 2),
+        "fee": pa.array([Decimal("1.50")] * 3 + [Decimal(2)] + [Decimal("1.50")] * 3 + [None], pa.decimal128(6, 2)),
+        "day": pa.array([date(2024, 5, 1)] * 3 + [date(2024, 5, 2)] + [date(2024, 5, 1)] * 3 + [None]),
+        "at": pa.array(
+            [datetime(2024, 5, 1, tzinfo=UTC)] * 3 + [None] + [datetime(2024, 5, 1, tzinfo=UTC)] * 3 + [None]
+        ),
+    }
+)
+
+
+@pytest.mark.parametrize("engine", ["embedded", "dask"])
+@pytest.mark.parametrize(
+    ("column", "labels"),
+    [
+        ("ok", (True, "true", "True", 1)),
+        ("age", (30, 30.0, "30", "30.0")),
+        ("fee", (1.5, Decimal("1.50"), "1.5", "1.50")),
+        ("day", (date(2024, 5, 1), "2024-05-01")),
+        ("at", (datetime(2024, 5, 1, tzinfo=UTC), "2024-05-01", "2024-05-01T02:00+02:00")),
+    ],
+)
+def test_a_population_is_named_by_a_value_of_its_column(column: str, labels: tuple[Any, ...], engine: str) -> None:
+    """Compared as written, `true` of YAML and 30.0 would be in no record, and zeros published for six persons."""
+    for label in labels:
+        counted = pp.tables.Aggregate(by=["region"], responses=["count"], only={column: label})
+        assert counted.apply(TYPED, engine=engine).public()["count"].to_pylist() == [6, 4, 2], label
+
+
+@pytest.mark.parametrize(("column", "label"), [("ok", "yes"), ("age", "young"), ("day", "01.05.2024"), ("fee", "")])
+def test_a_population_that_no_record_can_be_in_is_an_error(column: str, label: str) -> None:
+    counted = pp.tables.Aggregate(by=["region"], responses=["count"], only={column: label})
+    with pytest.raises(DataError, match=f"only: {column}: a label is no"):
+        counted.apply(TYPED)
+    with pytest.raises(UsageError, match="texts, numbers, booleans and dates"):
+        pp.tables.Aggregate(by=["region"], responses=["count"], only={column: [label]}).apply(TYPED)

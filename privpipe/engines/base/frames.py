@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
@@ -266,6 +267,7 @@ def _arrow_of_pandas(frame: Any) -> pa.Table:
             arrays.append(begins)
             continue
         lists = None
+        _require_one_kind_of_moments(name, column)
         if column.dtype == object:
             found = pd.api.types.infer_dtype(column, skipna=True)
             if found not in _KINDS_OF_ONE_TYPE and not _is_of_mappings(column) and (lists := _lists_of(column)) is None:
@@ -278,6 +280,38 @@ def _arrow_of_pandas(frame: Any) -> pa.Table:
             # The text of the library's error quotes cells.
             raise DataError(f"column {name!r} ({column.dtype}) holds values of no one Arrow type") from None
     return pa.table(arrays, names=names)
+
+
+def _require_one_kind_of_moments(name: str, column: Any) -> None:
+    """Refuse an object column, or categories, of dates and moments that Arrow would make equal.
+
+    pyarrow takes the type of the first value: it cuts a time of day after a date, takes moments without a time zone
+    for UTC next to those with one, and nanoseconds of Timestamps away.
+
+    Raises
+    ------
+    DataError
+    """
+    import pandas as pd
+
+    from privpipe.engines.base.logical_types import inexact_error
+
+    held = column.cat.categories if isinstance(column.dtype, pd.CategoricalDtype) else column
+    if held.dtype != object or pd.api.types.infer_dtype(held, skipna=True) not in ("date", "datetime", "datetime64"):
+        return
+    values = held[held.notna()]
+    kinds = {"dates" if not isinstance(each, datetime) else _zone_kind(each) for each in values}
+    if len(kinds) > 1:
+        raise DataError(
+            f"column {name!r} mixes types ({', '.join(sorted(kinds))}); make it one type, as in "
+            f"pandas.to_datetime(frame[{name!r}])"
+        )
+    if any(getattr(each, "nanosecond", 0) for each in values):
+        raise inexact_error(name, pa.timestamp("ns"))
+
+
+def _zone_kind(moment: datetime) -> str:
+    return "moments without a time zone" if moment.tzinfo is None else "moments with a time zone"
 
 
 def _without_intervals(column: Any) -> Any:

@@ -14,13 +14,13 @@ from annotated_types import Gt, Le
 from numpy.typing import NDArray
 from typing_extensions import Doc
 
-from privpipe.blocks import ClassBlock, Facts
+from privpipe.blocks import ClassBlock, Facts, Tally
 from privpipe.blocks.arrays import Floats
 from privpipe.blocks.guarantee import Direction
 from privpipe.blocks.marks import LeastNumber, SensitiveColumn, Stricter
 from privpipe.blocks.oracle_classes import Classes, Expected, by_class, slack
 from privpipe.errors import UsageError
-from privpipe.models.attribute.value_order import canonical_texts, value_text
+from privpipe.models.attribute.value_order import canonical_texts, listed_texts
 from privpipe.models.several_figures import SeveralFigures
 from privpipe.roles import Roles
 
@@ -40,9 +40,15 @@ class AlphaKAnonymity(SeveralFigures):
     column : str, optional
         A sensitive column; default: each of the policy. A missing value counts as one more value.
     values : tuple, optional
-        The values of `column` whose share is bounded; default: every value. One that the data lacks has share 0.
+        The values of `column` whose share is bounded; default: every value. They are read as values of the column's
+        type, as in a file: `true`, `2024-05-01`, `1.50`. One that the data lacks has share 0, and the reason counts it.
     quasi_identifiers : tuple of str, optional
         Default: all of the policy.
+
+    Raises
+    ------
+    DataError
+        While judging: a listed value that is none of the column's type, so that no record could hold it.
 
     Notes
     -----
@@ -96,6 +102,12 @@ class AlphaKAnonymity(SeveralFigures):
                 raise UsageError("AlphaKAnonymity: values are of one column; name it by `column`")
             if isinstance(self.values, str) or not self.values:
                 raise UsageError("AlphaKAnonymity: values must be a list of at least one value")
+            if not all(isinstance(value, str | int | float) and not isinstance(value, bool) for value in self.values):
+                raise UsageError(
+                    "AlphaKAnonymity: values must be texts or numbers; write a boolean as 'true' or 'false'"
+                )
+            if any(isinstance(value, float) and not math.isfinite(value) for value in self.values):
+                raise UsageError("AlphaKAnonymity: values must be finite; write an infinite number as 'inf' or '-inf'")
             object.__setattr__(self, "values", tuple(self.values))
             # Only a column whose codes are positions in a histogram can identify values.
             object.__setattr__(self, "needs_base", True)
@@ -139,10 +151,21 @@ class AlphaKAnonymity(SeveralFigures):
         cells = block.cells[column]
         if self.values is None or self.column is None:
             return cells.once("top share", lambda them: top_share_by_class(them.offsets, them.counts, block.sizes))
-        listed = {value_text(value) for value in self.values}
-        meant = np.array([text in listed for text in canonical_texts(facts.histograms[self.column].values)])
+        known = facts.histograms[self.column].values
+        listed = listed_texts(self.name(), column, self.values, known.type)
+        meant = np.array([text in listed for text in canonical_texts(known)])
         shares = cells.counts / np.repeat(block.sizes, np.diff(cells.offsets))
         return np.maximum.reduceat(np.where(meant[cells.codes], shares, 0.0), cells.offsets[:-1])
+
+    def reason(self, observed: Tally, facts: Facts) -> str:
+        text = super().reason(observed, facts)
+        if self.values is None or self.column is None or self.column not in facts.histograms:
+            return text
+        known = facts.histograms[self.column].values
+        listed = listed_texts(self.name(), self.column, self.values, known.type)
+        absent = len(listed.difference(canonical_texts(known)))
+        told = f"; {absent:,} of the {len(listed):,} listed values occur nowhere" if absent else ""
+        return f"{text.removesuffix('.')}{told}."
 
     @staticmethod
     def oracle(model: Any, classes: Classes) -> Expected:

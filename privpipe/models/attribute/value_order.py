@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any, Literal
 
@@ -10,8 +11,9 @@ import numpy as np
 from privpipe.blocks import Cells, Histogram
 from privpipe.blocks.arrays import Ints
 from privpipe.errors import DataError, UsageError
+from privpipe.roles import column_type_of
 
-__all__ = ["Order", "as_order", "canonical_texts", "in_rank_order", "ranks", "value_text"]
+__all__ = ["Order", "as_order", "canonical_texts", "in_rank_order", "listed_texts", "ranks", "value_text"]
 
 Order = Literal["text"] | tuple[str | int | float, ...]
 
@@ -135,3 +137,48 @@ def value_text(value: str | int | float) -> str:
     from privpipe.hierarchies.canonical import plain_decimal
 
     return value if isinstance(value, str) else plain_decimal(Decimal(repr(value)))
+
+
+def listed_texts(owner: str, column: str, values: Sequence[str | int | float], kind: Any) -> set[str]:
+    """The canonical texts of values that a policy lists, read as values of a column's type.
+
+    Parameters
+    ----------
+    owner, column : str
+        For messages.
+    values : sequence of text or number
+        A text is read as in a file: `1.50` of a decimal column is 1.5, and `2024-05-01T10:00+02:00` is that instant.
+    kind : pyarrow.DataType
+        Of the column.
+
+    Raises
+    ------
+    DataError
+        Values that the column cannot hold, which would be found in no record (their number, not the values).
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> sorted(listed_texts("m", "paid", (1, "1.50"), pa.float64())), listed_texts("m", "ok", ("True",), pa.bool_())
+    (['1', '1.5'], {'true'})
+    """
+    from privpipe.hierarchies.canonical import canonical_literal
+
+    read = column_type_of(kind.value_type if hasattr(kind, "value_type") else kind)
+    found: set[str] = set()
+    wrong = 0
+    for value in values:
+        try:
+            text = canonical_literal(value_text(value), read)
+        except ValueError:
+            text = None
+        if text is None:
+            wrong += 1
+        else:
+            found.add(text)
+    if wrong:
+        raise DataError(
+            f"{owner}: {wrong:,} of the {len(values):,} listed values are no {read}, the type of column {column!r}: "
+            "no record could hold them, and the guarantee would pass whatever the data; list values of that type"
+        )
+    return found

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
 
+import privpipe as pp
 from privpipe.engines.base.frames import arrow_of, frame_like, is_local_frame
 from privpipe.errors import DataError, UsageError
 
@@ -128,3 +129,34 @@ def test_pandas_output_keeps_integers() -> None:
     assert str(back["a"].dtype) == "Int64"
     assert back["a"].tolist() == [1, pd.NA, 2**53 + 1] or back["a"][2] == 2**53 + 1
     assert frame_like(TABLE.slice(0, 1), pd.DataFrame())["a"].dtype == np.int64
+
+
+NOON = dt.datetime(2020, 1, 1, 12)
+MIXED_MOMENTS = {
+    "a time of day after a date": ([dt.date(2020, 1, 1), NOON], "mixes types"),
+    "a date after a time of day": ([NOON, dt.date(2020, 1, 1)], "mixes types"),
+    "a Timestamp after a date": ([dt.date(2020, 1, 1), pd.Timestamp(NOON)], "mixes types"),
+    "no time zone after one": ([NOON.replace(tzinfo=dt.UTC), NOON], "mixes types"),
+    "nanoseconds": ([pd.Timestamp(1), pd.Timestamp(2)], "cannot hold exactly"),
+}
+
+
+@pytest.mark.parametrize(("values", "text"), MIXED_MOMENTS.values(), ids=MIXED_MOMENTS)
+def test_moments_that_arrow_would_make_equal_are_refused(values: list[object], text: str) -> None:
+    """Two different values, of which pyarrow makes one: a class of two would pass where each record is alone."""
+    frame = pd.DataFrame({"q": pd.Series(values, dtype=object)})
+    for each in (frame, frame.astype(pd.CategoricalDtype(pd.Index(values, dtype=object)))):
+        with pytest.raises(DataError, match=f"column 'q'.*{text}"):
+            arrow_of(each)
+        with pytest.raises(DataError, match=f"column 'q'.*{text}"):
+            pp.assess(each, pp.models.KAnonymity(k=2), quasi_identifiers=["q"])
+
+
+def test_moments_of_one_kind_are_read() -> None:
+    east = dt.timezone(dt.timedelta(hours=5))
+    zones = [NOON.replace(tzinfo=dt.UTC), NOON.replace(hour=17, tzinfo=east)]
+    for values in ([NOON, pd.Timestamp(NOON), None, pd.NaT], zones, [dt.date(2020, 1, 1), None]):
+        frame = pd.DataFrame({"q": pd.Series(values, dtype=object)})
+        assert (
+            arrow_of(frame).column("q").drop_null().unique().to_pylist() == arrow_of(frame).column("q")[:1].to_pylist()
+        )
