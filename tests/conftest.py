@@ -9,6 +9,7 @@ import os
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Generator, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,9 @@ RARE_ON_SPARK = (
 )
 """Where one engine after another repeats a definition that the conformance of entries shows on Spark too: they run on
 Spark with `make test-integrations` alone."""
+
+UNTIL = float(os.environ.get("PRIVPIPE_TESTS_UNTIL", "inf"))
+"""Seconds since 1970 after which no further test begins: where a run is ended at a fixed time, it ends with a result."""
 
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
@@ -113,6 +117,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.rare)
     # One session of a worker serves all of its tests, and what runs before it has the cores to itself.
     items.sort(key=lambda item: "spark" in item.keywords)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """Skip what is left of a run whose time is over."""
+    if time.time() > UNTIL:
+        pytest.skip("the time for this run was over before the test began (PRIVPIPE_TESTS_UNTIL)")
 
 
 @pytest.hookimpl(optionalhook=True)

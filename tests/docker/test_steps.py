@@ -60,6 +60,22 @@ def test_the_scripts_are_bash_and_can_be_started() -> None:
         assert os.access(script, os.X_OK)
 
 
+@pytest.mark.parametrize(("until", "ending"), [("0", "1 skipped"), ("inf", "1 passed")])
+def test_no_test_begins_after_the_time_for_a_run(until: str, ending: str) -> None:
+    test = "tests/docker/test_steps.py::test_the_scripts_are_bash_and_can_be_started"
+    found = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-rs", test],
+        cwd=PROJECT,
+        env={**os.environ, "PRIVPIPE_TESTS_UNTIL": until},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert ending in found.stdout
+    assert ("PRIVPIPE_TESTS_UNTIL" in found.stdout) == (until == "0")
+
+
 @pytest.mark.parametrize(
     "arguments", [(), ("cli",), ("java", "x"), ("gpu", "x"), ("kernels",), ("sbom", "x")], ids=repr
 )
