@@ -269,7 +269,7 @@ def place_of(text: str) -> Place:
     while at < len(text):
         found = STEP.match(text, at)
         if found is None:
-            raise UsageError(f"grid: {text!r} is no place of a policy; write it as transform[0].rank_swap.p")
+            raise UsageError(f"grid: {text!r} is not a place in a policy; write it as transform[0].rank_swap.p")
         place.append(found[1] if found[1] is not None else int(found[2]))
         at = found.end() + (text[found.end() : found.end() + 1] == ".")
     if len(place) < 2 or place[0] in FIXED:

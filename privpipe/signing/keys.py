@@ -84,7 +84,7 @@ class PublicKey:
         try:
             blob = base64.b64decode(parts[1], validate=True)
         except (binascii.Error, ValueError):
-            raise UsageError("the public key is no base64 text") from None
+            raise UsageError("the public key is not base64 text") from None
         head = struct.pack(">I", len(KIND)) + KIND.encode() + struct.pack(">I", LENGTH)
         raw = blob[len(head) :]
         if blob[: len(head)] != head or len(raw) != LENGTH:

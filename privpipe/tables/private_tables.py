@@ -154,7 +154,7 @@ class SpendBook:
         except OSError as error:
             raise SinkError(f"private_table: the spends cannot be read: {error.strerror}") from None
         except (ValueError, LookupError, TypeError, RecursionError, ArithmeticError):
-            raise DataError(DAMAGED.format(why="one is no spend")) from None
+            raise DataError(DAMAGED.format(why="one is not a spend")) from None
         # A run that was killed between its spend and the head has spent.
         tips: dict[Any, Any] = {len(kept): previous, len(kept) - 1: kept[-1][0]["previous"] if kept else START}
         if spends != len(kept) or tips.get(head.get("number")) != head.get("tip"):

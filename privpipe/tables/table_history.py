@@ -244,7 +244,7 @@ class TableHistory:
 
 def _tables_of(release: ReleaseRows) -> TableRows:
     if release.tables is None:
-        raise TypeError("a release of records is no earlier table")
+        raise TypeError("a release of records is not an earlier table")
     return release.tables
 
 

@@ -195,7 +195,7 @@ def test_values_of_a_domain_are_read_as_values_of_their_column(embedded: Engine)
 
     assert counts("ok", "True", "False") == counts("ok", "1", "0") == counts("ok", "true", "false") == [3, 1, 2, 0]
     assert counts("age", "30.0", "40.50") == counts("age", "30", "40.5") == [3, 2, 1, 0]
-    with pytest.raises(DataError, match="domain.ok: a label is no boolean"):
+    with pytest.raises(DataError, match=r"domain.ok: a label is not of the column's type \(boolean\)"):
         counts("ok", "yes", "no")
 
 

@@ -225,7 +225,7 @@ def test_a_population_is_named_by_a_value_of_its_column(column: str, labels: tup
 @pytest.mark.parametrize(("column", "label"), [("ok", "yes"), ("age", "young"), ("day", "01.05.2024"), ("fee", "")])
 def test_a_population_that_no_record_can_be_in_is_an_error(column: str, label: str) -> None:
     counted = pp.tables.Aggregate(by=["region"], responses=["count"], only={column: label})
-    with pytest.raises(DataError, match=f"only: {column}: a label is no"):
+    with pytest.raises(DataError, match=f"only: {column}: a label is not of"):
         counted.apply(TYPED)
     with pytest.raises(UsageError, match="texts, numbers, booleans and dates"):
         pp.tables.Aggregate(by=["region"], responses=["count"], only={column: [label]}).apply(TYPED)

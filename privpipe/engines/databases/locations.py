@@ -173,5 +173,5 @@ def password_fault(at: str) -> str:
         written = "@" in parts.netloc and ":" in parts.netloc.rpartition("@")[0]
         keys = [name for name, _ in parse_qsl(parts.query, keep_blank_values=True)]
     except ValueError:
-        return "is no URL that can be read; give it in an environment variable: `database: {env: NAME}`"
+        return "is not a URL that can be read; give it in an environment variable: `database: {env: NAME}`"
     return said if written or any(map(SECRETS.search, keys)) else ""

@@ -178,7 +178,7 @@ def listed_texts(owner: str, column: str, values: Sequence[str | int | float], k
             found.add(text)
     if wrong:
         raise DataError(
-            f"{owner}: {wrong:,} of the {len(values):,} listed values are no {read}, the type of column {column!r}: "
+            f"{owner}: {wrong:,} of the {len(values):,} listed values are not of type {read}, as column {column!r} is: "
             "no record could hold them, and the guarantee would pass whatever the data; list values of that type"
         )
     return found

@@ -78,7 +78,7 @@ def test_a_listed_value_is_of_the_type_of_its_column(values: pa.Array, held: tup
 def test_a_listed_value_that_no_record_can_hold_is_an_error(values: pa.Array, wrong: str | float) -> None:
     known = Facts(histograms={"illness": Histogram(values, np.array([4, 4]))})
     model = AlphaKAnonymity(k=1, alpha=0.5, column="illness", values=(wrong,))
-    with pytest.raises(DataError, match="1 of the 1 listed values are no"):
+    with pytest.raises(DataError, match="1 of the 1 listed values are not of type"):
         judged(model, BLOCK, known)
 
 
