@@ -60,7 +60,7 @@ RARE_ON_SPARK = (
 Spark with `make test-integrations` alone."""
 
 UNTIL = float(os.environ.get("PRIVPIPE_TESTS_UNTIL", "inf"))
-"""Seconds since 1970 after which no further test begins: where a run is ended at a fixed time, it ends with a result."""
+"""Seconds since 1970 after which no further test begins, so that a run which is ended then ends with a result."""
 
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)

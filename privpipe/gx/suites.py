@@ -105,8 +105,6 @@ def suite_of(
     roles, guarantees = read_roles(roles), named_entries(guarantees, "guarantees")
     if guarantees is None or not all(isinstance(each, Guarantee) for each in guarantees):
         raise UsageError("guarantees must be a list of models, as in [KAnonymity(k=5)]")
-    for guarantee in guarantees:
-        _require_saveable(guarantee)
     shared = sorted({column for guarantee in guarantees for column in guarantee.with_roles(roles).sensitive_columns()})
     settings["undeclared"] = undeclared_rule(undeclared, whole=True)
     if undeclared is not None and not any(guarantee.way.of_columns for guarantee in guarantees):
@@ -136,6 +134,7 @@ def _expectation(
 ) -> PrivacyExpectation:
     """The expectation of a guarantee; of the sensitive columns of the suite it counts those that are not its keys."""
     kind = EXPECTATIONS[guarantee.name()]
+    _require_saveable(guarantee)
     own = guarantee.quasi_identifiers
     keys = list(roles.quasi_identifiers if own is None else own)
     counted = [column for column in shared if column not in keys]

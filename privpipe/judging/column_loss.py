@@ -377,7 +377,7 @@ class LossTable:
         if row.alarm == "blanked":
             return f"{_percent(row.blanked)} of the cells of `{row.column}` are blanked"
         if row.alarm == "zeros":
-            return f"{_percent(row.zeros_changed)} of the zeros of `{row.column}` are zeros no more"
+            return f"{_percent(row.zeros_changed)} of the zeros of `{row.column}` are no longer zero"
         return f"`{row.column}` lost {row.loss:.3g} of its information, more than {self.rule.at_most:g}"
 
 

@@ -411,8 +411,8 @@ def write_public(folder: Path, documents: Mapping[str, Mapping[str, Any]], repor
 
 
 INSECURE = (
-    "the seed is insecure: anyone who guesses it can undo noise, swaps and the order of rows; such a release is for "
-    "demonstrations and tests alone"
+    "the seed is insecure: anyone who guesses it can undo noise, swaps and the order of rows; such a release is only "
+    "for demonstrations and tests"
 )
 
 

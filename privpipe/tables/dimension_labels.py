@@ -59,8 +59,8 @@ def typed_label(where: str, label: str, kind: pa.DataType) -> str:
         text = None
     if text is None:
         raise DataError(
-            f"{where}: a label is not of the column's type ({named}), so no record would have it; write a value of that "
-            "type"
+            f"{where}: a label is not of the column's type ({named}), so no record would have it; write a value of "
+            "that type"
         )
     return text
 

@@ -339,7 +339,7 @@ def test_what_a_user_sees_of_a_number_is_reported(engine: Engine, rows: int) -> 
     for name, figure in figures_of(pairs_of(before, after, "income")).items():
         assert getattr(found, name) == (None if figure is None else pytest.approx(figure)), name
     assert found.alarm == "zeros"
-    assert made.lost.alarms == ("100 % of the zeros of `income` are zeros no more",)
+    assert made.lost.alarms == ("100 % of the zeros of `income` are no longer zero",)
 
 
 @pytest.mark.parametrize("unit", [1e-320, 1e306])

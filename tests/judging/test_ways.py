@@ -172,7 +172,7 @@ def test_an_entry_that_lacks_what_its_way_takes_is_told(embedded: Engine) -> Non
     class Nowhere(KAnonymity):
         way: ClassVar[Way] = ways.POSITIONS
 
-    with pytest.raises(TypeError, match="is no PositionMeasure"):
+    with pytest.raises(TypeError, match="is not a PositionMeasure"):
         assess(embedded, embedded.scan(Source(data=TABLE)), guarantees=[Nowhere(k=1)], roles=ROLES)
 
 

@@ -596,7 +596,7 @@ class TestCommands:
 
 @pytest.mark.parametrize("raw", [bytes(32), bytes([1]) + bytes(31), bytes([1]) + bytes(30) + b"\x80"])
 def test_points_under_which_anybody_can_sign_are_refused(raw: bytes) -> None:
-    with pytest.raises(UsageError, match="anybody"):
+    with pytest.raises(UsageError, match="anyone"):
         PublicKey.of(PublicKey(raw).line)
 
 

@@ -44,7 +44,7 @@ def test_the_release_goes_on_and_every_document_says_so(warned: dict[str, Any]) 
         row = document["guarantees"][-1]
         assert (row["outcome"], row["severity"], row["threshold"]) == ("fail", "warn", 300)
         assert {row["severity"] for row in document["guarantees"][:-1]} == {"fail"}
-    for form, said in (("markdown", "WARNING k_anonymity"), ("html", "Warning: k-anonymity asked for at least 300")):
+    for form, said in (("markdown", "WARNING k_anonymity"), ("html", "Warning: k-anonymity requires at least 300")):
         text = report(result, format=form)  # type: ignore[arg-type]
         assert said in text
         assert "Every guarantee holds." not in text

@@ -194,7 +194,7 @@ def test_small_counts_leave_no_small_count(seed: int) -> None:
 def test_bad_bases_and_methods_are_usage_errors() -> None:
     with pytest.raises(UsageError, match="at least 2"):
         rounded(np.array([1]), 1, "nearest")
-    with pytest.raises(UsageError, match="alone"):
+    with pytest.raises(UsageError, match="by itself"):
         rounded(np.array([1]), 3, "controlled")
     with pytest.raises(DataError, match="64 bits"):
         rounded(np.array([2**62]), 5, "nearest")

@@ -59,8 +59,8 @@ class DeltaPresence(SeveralFigures):
     observes = dict[str, float]
     source = "Nergiz, Atzori, Clifton, Hiding the presence of individuals, SIGMOD 2007"
     threat = (
-        "An intruder who knows a person's quasi-identifiers infers whether the person is in the table: to be in a "
-        "table of patients is a secret by itself."
+        "An intruder who knows a person's quasi-identifiers infers whether the person is in the table: being in a "
+        "table of patients is itself a secret."
     )
     formula = "min <= f_c / F_c <= max for every class of the population"
     choose = (

@@ -209,7 +209,7 @@ class Pseudonyms:
         texts = canonical_text(encoded.dictionary, kind).to_pylist()
         tag = b"t" if self.stage.canonical == "text" else TAGS[kind]
         words = self._pseudonyms(tag, [text for text in texts if text is not None])
-        known = pa.array([text is not None for text in texts])
+        known = pa.array([text is not None for text in texts], pa.bool_())
         words = pc.replace_with_mask(pa.nulls(len(texts), words.type), known, words)
         return words.take(encoded.indices)
 

@@ -404,10 +404,13 @@ def test_a_score_runs_from_all_suppressed_to_raw() -> None:
     ("parameters", "told"),
     [
         ({"name": "los"}, "loss.name must be one of .*did you mean 'loss'"),
-        ({"name": "aecs", "aggregate": "sum"}, "loss.aggregate is no parameter of the quality model aecs"),
-        ({"name": "height", "gs_factor": 0.2}, "loss.gs_factor is no parameter of the quality model height"),
-        ({"name": "ambiguity", "weights": {"a": 1.0}}, "loss.weights is no parameter of the quality model ambiguity"),
-        ({"compat": "arx"}, "loss.compat is no parameter of the quality model loss"),
+        ({"name": "aecs", "aggregate": "sum"}, "loss.aggregate is not a parameter of the quality model aecs"),
+        ({"name": "height", "gs_factor": 0.2}, "loss.gs_factor is not a parameter of the quality model height"),
+        (
+            {"name": "ambiguity", "weights": {"a": 1.0}},
+            "loss.weights is not a parameter of the quality model ambiguity",
+        ),
+        ({"compat": "arx"}, "loss.compat is not a parameter of the quality model loss"),
         ({"name": "kl_divergence", "compat": "r"}, "loss.compat must be one of arx"),
         ({"name": "static"}, "loss.penalties is required"),
         ({"name": "static", "penalties": {"a": []}}, "loss.penalties.a must be a list"),

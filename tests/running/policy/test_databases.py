@@ -61,7 +61,10 @@ def test_each_source_may_be_of_a_database(section: str) -> None:
         ({"database": f"postgresql://:{SECRET}@db/x", "table": "x"}, "source.database: holds a password"),
         ({"database": f"postgresql://db/x?password={SECRET}", "table": "x"}, "source.database: holds a password"),
         ({"database": f"mysql+pymysql://me:{SECRET}@db/x", "table": "x"}, "source.database: holds a password"),
-        ({"database": f"postgresql://me:{SECRET}@[db/x", "table": "x"}, "source.database: is not a URL that can be read"),
+        (
+            {"database": f"postgresql://me:{SECRET}@[db/x", "table": "x"},
+            "source.database: is not a URL that can be read",
+        ),
         ({"databse": "a.db", "table": "x"}, "source.databse: unknown key; did you mean 'database'?"),
     ],
 )
