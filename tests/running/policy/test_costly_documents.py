@@ -21,7 +21,7 @@ from tests.tiers import deep
 
 HEAD = "version: 1\ncolumns: {q: {role: quasi_identifier}}\nguarantees: [{k_anonymity: {k: 2}}]\n"
 OVER_S = "version: 1\ncolumns: {q: {role: quasi_identifier}, s: {role: sensitive}}\nguarantees:\n"
-SECONDS, BYTES = 60, 1 << 30
+SECONDS, BYTES = 20, 1 << 30
 """Twice what a user is promised: processors of test machines are shared. Quadratic readers take minutes."""
 
 
