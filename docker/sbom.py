@@ -1,6 +1,6 @@
 """A bill of materials in CycloneDX 1.6 from a lock file: `python sbom.py LOCK OUT`. The standard library is enough.
 
-The same lock gives the same bytes. Licences are told where the very version is installed next to the script's Python.
+The same lock gives the same bytes. Licences are listed where exactly this version is installed for the script.
 """
 
 from __future__ import annotations

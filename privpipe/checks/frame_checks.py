@@ -179,7 +179,7 @@ F = TypeVar("F")
 Named = Guarantee | str | Mapping[str, Any]
 Entries = Policy | PathLike[str] | Named | list[Guarantee] | Sequence[Named]
 OF_POLICIES = ("original", "align", "engine")
-REFUSED = "Do not use the frame as it is."
+REFUSED = "Do not release this frame."
 NOTHING = Policy.of_fields(name="frame", columns={}, guarantees=())
 log = logging.getLogger("privpipe.checks")
 

@@ -45,7 +45,7 @@ def typed_label(where: str, label: str, kind: pa.DataType) -> str:
     Raises
     ------
     DataError
-        It is no value of that type: no record would have the label.
+        It is not a value of that type: no record would have the label.
 
     Examples
     --------

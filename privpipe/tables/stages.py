@@ -438,7 +438,7 @@ def _with_typed_labels(name: str, spec: TableSpec, schema: Any) -> TableSpec:
     Raises
     ------
     DataError
-        A label that is no value of its column's type: the table would be one of no record.
+        A label that is not a value of its column's type: no record would be in the table.
     """
     only = {
         column: typed_label(f"table {name!r}: only: {column}", label, schema.field(column).type)

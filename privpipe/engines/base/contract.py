@@ -418,7 +418,7 @@ class Catalogue(ABC):
         Gives back the number of records.
 
         Nothing of the source comes along but the cells: names and types are those of the logical schema. Where the
-        files are on this machine, they are their owner's alone until `publish`.
+        files are on this machine, only their owner can read them until `publish`.
         """
 
     @abstractmethod
