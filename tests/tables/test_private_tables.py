@@ -389,6 +389,8 @@ def test_public_documents_say_the_noise_and_no_true_figure(document: Documents, 
     for file in home.iterdir():
         assert str(tmp_path / "ledger") not in file.read_text()
     verdict = json.loads((home / "verdict.json").read_text())
+    for drawn in ("run_id", "plan_hash", "policy_hash", "versions"):  # a day, digests: 120 may be part of them
+        verdict.pop(drawn, None)
     assert "120" not in json.dumps(verdict)  # records of the source
 
 
