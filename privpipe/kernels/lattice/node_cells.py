@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.blocks.arrays import read_only
 from privpipe.compiled import SMALL, njit
 
-__all__ = ["cells_of", "earliest", "placed", "tallied", "tallied_cells", "tallies_merged"]
+__all__ = ["cells_of", "earliest", "tallied", "tallied_cells", "tallies_merged"]
 
 
 Ints = NDArray[np.int32]
@@ -100,17 +98,6 @@ def tallied_cells(tallies: Longs, kept: Longs) -> tuple[Longs, Longs, Longs]:
     return found
 
 
-def placed(values: NDArray[Any], places: Ints) -> NDArray[Any]:
-    """The values at some places: as indexing does, without a copy of the places.
-
-    Examples
-    --------
-    >>> placed(np.array([5, 6, 7], dtype=np.uint16), np.array([2, 0], dtype=np.int32)).tolist()
-    [7, 5]
-    """
-    return np.asarray(_placed(read_only(values, values.dtype), read_only(places, np.int32)))
-
-
 def earliest(coarser: Ints, classes: int, rows: Ints) -> Ints:
     """The least row of each class, from those of the finer classes that it consists of.
 
@@ -147,14 +134,6 @@ def _cells_of(
                 at += 1
         offsets[c + 1] = at
     return offsets, cell_codes, cell_counts
-
-
-@njit(small=SMALL, nogil=True, cache=True)
-def _placed(values: NDArray[Any], places: Ints) -> NDArray[Any]:
-    out = np.empty(len(places), values.dtype)
-    for i in range(len(places)):
-        out[i] = values[places[i]]
-    return out
 
 
 @njit(small=SMALL, nogil=True, cache=True)

@@ -40,6 +40,8 @@ def raise_bounds(bounds: Floats, chosen: Longs, figures: Floats) -> bool:
     Parameters
     ----------
     bounds, figures : ndarray of float64, shapes (M, 1) and (n, 1)
+    chosen : ndarray of int64, shape (n,)
+        Distinct rows of `bounds`.
 
     Examples
     --------
@@ -47,7 +49,9 @@ def raise_bounds(bounds: Floats, chosen: Longs, figures: Floats) -> bool:
     >>> raise_bounds(bounds, np.array([1, 0]), np.array([[0.4], [0.2]])), bounds.tolist()
     (True, [[0.2], [0.5]])
     """
-    return bool(_raise_bounds(bounds, read_only(chosen, np.int64), read_only(figures, np.float64)))
+    higher = figures[:, 0] > bounds[chosen, 0]
+    bounds[chosen[higher], 0] = figures[higher, 0]
+    return bool(higher.any())
 
 
 def still_alive(bounds: Floats, alive: Longs, most: float, least: float, winner: int) -> Longs:
@@ -62,8 +66,8 @@ def still_alive(bounds: Floats, alive: Longs, most: float, least: float, winner:
     >>> still_alive(np.array([[0.1], [0.5], [0.5], [0.9]]), np.array([3, 2, 1, 0]), 0.6, 0.5, 1).tolist()
     [1, 0]
     """
-    found: Longs = _still_alive(read_only(bounds, np.float64), read_only(alive, np.int64), most, least, winner)
-    return found
+    own = bounds[alive, 0]
+    return alive[~((own > most) | ((own >= least) & (alive > winner)))]
 
 
 def below(nodes: NDArray[np.int16], chosen: Longs, top: NDArray[np.int16]) -> Bools:
@@ -164,27 +168,6 @@ def class_everywhere(
     )
     _summed(found, np.array(shape, dtype=np.int64), width)
     return found.reshape(size, width)
-
-
-@njit(small=SMALL, nogil=True, cache=True)
-def _raise_bounds(bounds: Floats, chosen: Longs, figures: Floats) -> bool:
-    higher = False
-    for i in range(len(chosen)):
-        if figures[i, 0] > bounds[chosen[i], 0]:
-            bounds[chosen[i], 0] = figures[i, 0]
-            higher = True
-    return higher
-
-
-@njit(small=SMALL, nogil=True, cache=True)
-def _still_alive(bounds: Floats, alive: Longs, most: float, least: float, winner: int) -> Longs:
-    left = np.empty(len(alive), np.int64)
-    count = 0
-    for i in range(len(alive)):
-        bound = bounds[alive[i], 0]
-        left[count] = alive[i]
-        count += not (bound > most or (bound >= least and alive[i] > winner))
-    return left[:count].copy()
 
 
 @njit(small=SMALL, nogil=True, cache=True)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.blocks.arrays import Bools, Codes, Ints, read_only
-from privpipe.kernels.lattice.node_cells import earliest, placed, tallied, tallies_merged
+from privpipe.kernels.lattice.node_cells import earliest, tallied, tallies_merged
 from privpipe.kernels.lattice.node_classes import class_numbers, class_totals, compacted, numbered
 from privpipe.kernels.lattice.vectors import smallest_below
 from privpipe.transforms.recoding.encoded_table import EncodedTable
@@ -66,14 +66,14 @@ class FormedClasses:
     @cached_property
     def codes(self) -> list[NDArray[Any]]:
         """Packed codes of a combination of each class."""
-        return [read_only(placed(codes, self._members), codes.dtype) for codes in self._finer_codes]
+        return [read_only(codes[self._members], codes.dtype) for codes in self._finer_codes]
 
     @property
     def numbers(self) -> Codes:
         """Class of each combination, shape (t,); not kept, for it would outweigh the rest."""
         found, finer = self.own, self._finer
         while finer is not None:
-            found, finer = placed(found, finer.own), finer._finer
+            found, finer = found[finer.own], finer._finer
         return found
 
     @cached_property
@@ -83,7 +83,7 @@ class FormedClasses:
 
     def spread(self, chosen: Bools) -> Bools:
         """Which combinations are in the chosen classes, shape (t,)."""
-        finer = placed(chosen, self.own)
+        finer = chosen[self.own]
         return finer if self._finer is None else self._finer.spread(finer)
 
     def tallies(self, column: str, codes: Codes, counts: Ints, values: int) -> Ints:
