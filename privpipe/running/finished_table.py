@@ -16,11 +16,9 @@ from privpipe.blocks.release_history import ReleaseHistory
 from privpipe.draws import RunKey, Seed
 from privpipe.engines import Engine, Source
 from privpipe.engines.base.contract import fingerprint
-from privpipe.engines.readers.source_facts import POSITION, positioned
 from privpipe.errors import DataError, UnsupportedError, UsageError
 from privpipe.judging import Assessment, JudgingRules
 from privpipe.judging import assess as judge
-from privpipe.judging.recovery import Recoveries, recoveries
 from privpipe.judging.rules import metadata_notes
 from privpipe.judging.table_facts import person_histograms
 from privpipe.policy import Policy
@@ -43,6 +41,7 @@ from privpipe.running.run_context import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from privpipe.judging.recovery import Recoveries
     from privpipe.roles import Roles
 
 __all__ = [
@@ -88,12 +87,17 @@ def judge_table(
     before = None if original is None else read_as_source(original, policy)
     notes += left_out_notes(policy, table=case.finished if case.raw else None, original=before)
     notes += () if case.raw else (*unjudged_notes(case.finished), *said)
-    recovered = Recoveries()
-    if case.paired and rules.order is not None:
-        recovered = recoveries(engine, case.table, case.first, roles, rules, rules.order)
-    elif original is not None:
-        recovered = recoveries_beside_original(engine, case.finished, original, policy, align, roles, rules)
-    return recovered.joining(judged.noting(*notes), policy.guarantees).within(
+    judged = judged.noting(*notes)
+    if original is not None:
+        from privpipe.judging.recovery import recoveries
+
+        recovered = (
+            recoveries(engine, case.table, case.first, roles, rules, rules.order)
+            if case.paired and rules.order is not None
+            else recoveries_beside_original(engine, case.finished, original, policy, align, roles, rules)
+        )
+        judged = recovered.joining(judged, policy.guarantees)
+    return judged.within(
         name=policy.name,
         policy_hash=policy.digest(),
         engine=engine.name,
@@ -275,6 +279,8 @@ def aligned(
 
 
 def _by_position(engine: Engine, released: Source, original: Source, seed: Seed) -> tuple[Any, Any]:
+    from privpipe.engines.readers.source_facts import POSITION, positioned
+
     tables = [positioned(engine.frames.held(released)), positioned(engine.frames.held(original))]
     if tables[0].num_rows != tables[1].num_rows:
         raise DataError(
@@ -297,6 +303,8 @@ def recoveries_beside_original(
     No guarantee requires these pairs, so tables that do not fit together are not an error, and no seed is needed: a
     constant fixes the records by which a large table is sampled.
     """
+    from privpipe.judging.recovery import Recoveries, recoveries
+
     seed = Seed.public("privpipe/recovery")
     try:
         released, first = aligned(engine, finished, read_as_source(original, policy), policy, align, seed)
@@ -319,6 +327,8 @@ def finished_positions(
     policy: Policy, released: Source, original: Source, align: Literal["record_id", "position"]
 ) -> RowPositions | str:
     """Of the rows of a finished table and its original, as they are in their files or frames."""
+    from privpipe.engines.readers.source_facts import POSITION, positioned
+
     seed = Seed.from_os()
     key = policy.record_id
     try:

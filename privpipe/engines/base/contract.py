@@ -22,7 +22,6 @@ from privpipe.engines.base.frame_kinds import is_evaluated
 from privpipe.engines.base.frames import Held, spooled
 from privpipe.engines.base.return_forms import AS_THEY_ARE, ReturnForm
 from privpipe.engines.readers.source import Format, Source
-from privpipe.engines.readers.source_facts import schema_of_source
 from privpipe.errors import UnsupportedError
 
 if TYPE_CHECKING:
@@ -320,6 +319,8 @@ class Frames:
 
     def schema(self, source: Source) -> pa.Schema:
         """The columns of a source in its own types, none where it has none: see `schema_of_source`."""
+        from privpipe.engines.readers.source_facts import schema_of_source
+
         return schema_of_source(source)
 
     def hold(self, frame: Any, *, lasting: bool = False) -> Held:

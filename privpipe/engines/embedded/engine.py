@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
-from typing import Any, ClassVar, Self, TypeVar
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 import duckdb
 import pyarrow as pa
@@ -42,12 +44,15 @@ from privpipe.engines.base.class_blocks import ExactMoments, group_key, histogra
 from privpipe.engines.base.contract import NO_TYPES, Frames, Order, Resources, numbered
 from privpipe.engines.base.frames import frame_like
 from privpipe.engines.base.return_forms import AS_THEY_ARE, ReturnForm
-from privpipe.engines.databases.staging import Staging
+from privpipe.engines.databases import Database
 from privpipe.engines.embedded import class_table, sources, stored_rows
 from privpipe.engines.embedded.duckdb_table import EmbeddedTable, append, select, stack
 from privpipe.engines.embedded.session import Session, column_list, quoted
 from privpipe.engines.embedded.sources import table_of
 from privpipe.engines.embedded.stored_rows import SmallRows, given
+
+if TYPE_CHECKING:
+    from privpipe.engines.databases.staging import Staging
 
 __all__ = [
     "EmbeddedEngine",
@@ -133,8 +138,8 @@ class EmbeddedEngine(Engine):
     def __init__(self, session: Session, connection: Any = None) -> None:
         self.session = session
         self.connection = connection
-        self._staging = Staging(session.folder.parent.parent)
         self._frames = Frames()
+        self._opened = ExitStack()
 
     @classmethod
     def open(cls, options: Mapping[str, Any]) -> Self:
@@ -150,12 +155,23 @@ class EmbeddedEngine(Engine):
 
     def close(self) -> None:
         self.session.close()
-        self._staging.close()
+        self._opened.close()
 
     def scan(self, source: Source) -> EmbeddedTable:
         if isinstance(source.data, TableName):
             source = replace(source, data=table_of(self.connection, source.data))
-        return sources.scan(self.session, self._staging.opened(self._frames.held(source)))
+        held = self._frames.held(source)
+        if held.is_path or isinstance(held.data, Database):
+            held = self._staging.opened(held)
+        return sources.scan(self.session, held)
+
+    @cached_property
+    def _staging(self) -> Staging:
+        from privpipe.engines.databases.staging import Staging
+
+        staging = Staging(self.session.folder.parent.parent)
+        self._opened.callback(staging.close)
+        return staging
 
     def facts(self, table: EmbeddedTable, request: FactsRequest) -> Facts:
         if not request:

@@ -17,7 +17,6 @@ from urllib.parse import unquote, urlparse
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.fs as fs
 import pyarrow.types as pt
 
 from privpipe.blocks.arrays import Ints
@@ -114,6 +113,8 @@ class DeltaPiece:
 
     def _reach(self) -> None:
         """Distinguish a store that gives nothing from a damaged file; on a cluster each worker asks by itself."""
+        import pyarrow.fs as fs
+
         if isinstance(self.filesystem, fs.LocalFileSystem):
             return
         try:
@@ -295,6 +296,8 @@ def _is_mapped(table: Any, path: str) -> bool:
 
 def _filesystem(table: Any, path: str) -> tuple[Any, str | None]:
     """Where the files are read from, and the table's folder on this machine."""
+    import pyarrow.fs as fs
+
     uri = str(table.table_uri)
     if "://" not in uri or uri.startswith("file://"):
         return fs.LocalFileSystem(), os.path.realpath(unquote(urlparse(uri).path) if "://" in uri else uri)

@@ -7,12 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
@@ -23,6 +22,9 @@ from privpipe.engines.readers.files import local_path
 from privpipe.engines.readers.source import Source
 from privpipe.engines.readers.unpacking import reading
 from privpipe.errors import DataError
+
+if TYPE_CHECKING:
+    import pyarrow.dataset as ds
 
 __all__ = [
     "ParquetFiles",
@@ -382,6 +384,8 @@ def with_partitions(batch: pa.RecordBatch, values: Mapping[str, str | None]) -> 
 
 def partitioned_dataset(source: Source, found: ParquetFiles) -> ds.Dataset:
     """The rows of a partitioned folder, whose files have one type for each column, read when they are scanned."""
+    import pyarrow.dataset as ds
+
     schema = partitioned_schema(source, found)
     keys = pa.schema([schema.field(name) for name in source.partitions])
     partitioning = ds.partitioning(keys, flavor="hive")

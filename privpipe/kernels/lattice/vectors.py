@@ -67,7 +67,8 @@ def still_alive(bounds: Floats, alive: Longs, most: float, least: float, winner:
     [1, 0]
     """
     own = bounds[alive, 0]
-    return alive[~((own > most) | ((own >= least) & (alive > winner)))]
+    left: Longs = alive[~((own > most) | ((own >= least) & (alive > winner)))]
+    return left
 
 
 def below(nodes: NDArray[np.int16], chosen: Longs, top: NDArray[np.int16]) -> Bools:
