@@ -80,6 +80,8 @@ class EmbeddedKnown(Known):
     def estimates(self, columns: Sequence[str]) -> dict[str, int]:
         table = self._table
         table.require(columns)
+        if SmallRows.of(self._session, table) is not None:  # to open a database would cost more than to count them
+            return {name: len(_histogram(self._session, table, name)) for name in columns}
         self._count_texts_of_files(columns)
         known = {**table.estimates, **{name: len(found) for name, found in table.histograms.items()}}
         unknown = [name for name in columns if name not in known]
@@ -188,7 +190,7 @@ class EmbeddedEngine(Engine):
         moments, covariance = learn.finish(sums) if request.moments else ({}, None)
         return Facts(
             records=int(records),
-            histograms={name: self._histogram(table, name) for name in request.histograms},
+            histograms={name: _histogram(self.session, table, name) for name in request.histograms},
             moments=moments,
             covariance=covariance,
             nulls={name: int(count) for name, count in zip(request.nulls, nulls, strict=True)},
@@ -205,23 +207,6 @@ class EmbeddedEngine(Engine):
             missing = ", ".join(f"count(*) - count({quoted(name)})" for name in unknown)
             nulls = self.session.row(f"SELECT {missing} FROM {table.source}", table.frames)
             table.nulls.update(zip(unknown, map(int, nulls), strict=True))
-
-    def _histogram(self, table: EmbeddedTable, name: str) -> Histogram:
-        found = table.histograms.get(name)
-        if found is None:
-            found = self._counted(table, name)
-            if len(found) <= HELD_VALUES:
-                table.histograms[name] = found
-        return found
-
-    def _counted(self, table: EmbeddedTable, name: str) -> Histogram:
-        small = SmallRows.of(self.session, table)
-        if small is not None:
-            return histogram_of(small.column(name))
-        counted = self.session.table(
-            f"SELECT {quoted(name)} AS value, count(*) AS n FROM {table.source} GROUP BY 1", table.frames
-        )
-        return histogram_of(counted.column("value").cast(table.schema.field(name).type), counted.column("n"))
 
     def classes(self, table: EmbeddedTable, query: ClassQuery) -> Iterator[ClassBlock]:
         return class_table.classes_of(self.session, table, query)
@@ -342,6 +327,25 @@ class EmbeddedEngine(Engine):
         from privpipe.engines.embedded import output
 
         return frame_like(output.sorted_rows(self.session, table), like, form)
+
+
+def _histogram(session: Session, table: EmbeddedTable, name: str) -> Histogram:
+    found = table.histograms.get(name)
+    if found is None:
+        found = _counted(session, table, name)
+        if len(found) <= HELD_VALUES:
+            table.histograms[name] = found
+    return found
+
+
+def _counted(session: Session, table: EmbeddedTable, name: str) -> Histogram:
+    small = SmallRows.of(session, table)
+    if small is not None:
+        return histogram_of(small.column(name))
+    counted = session.table(
+        f"SELECT {quoted(name)} AS value, count(*) AS n FROM {table.source} GROUP BY 1", table.frames
+    )
+    return histogram_of(counted.column("value").cast(table.schema.field(name).type), counted.column("n"))
 
 
 def _versions() -> dict[str, str]:
