@@ -171,7 +171,7 @@ class EmbeddedEngine(Engine):
     def _staging(self) -> Staging:
         from privpipe.engines.databases.staging import Staging
 
-        staging = Staging(self.session.folder.parent.parent)
+        staging = Staging(self.session.temporary)
         self._opened.callback(staging.close)
         return staging
 

@@ -124,8 +124,8 @@ _LIMITS: dict[tuple[Any, ...], tuple[int, int]] = {}
 class Session:
     """One in-memory database and one temporary folder; a cursor per query, so threads may share it.
 
-    Opening a database costs more than all else that is done to a small table, whose rows need none: it waits for the
-    first query, unless its options are new.
+    Opening a database, and making and removing a folder, cost more than all else that is done to a small table, whose
+    rows need neither: both wait for who first needs them, unless the options are new.
 
     Parameters
     ----------
@@ -152,13 +152,13 @@ class Session:
         if not isinstance(options.get("temp_directory"), str | os.PathLike | None):
             kind = type(options["temp_directory"]).__name__
             raise UsageError(f"embedded engine: temp_directory must be a folder's path, got a value of type {kind}")
-        self.folder = new_folder("embedded", options.get("temp_directory"))
-        self._remove = weakref.finalize(self, remove_folder, self.folder)
+        self.temporary = options.get("temp_directory")
+        self._folder: Path | None = None
+        self._remove: Callable[[], object] = lambda: None
         # Extensions are never fetched: a query must not reach for the network.
         config: dict[str, Any] = {
             "autoinstall_known_extensions": False,
             "autoload_known_extensions": False,
-            "temp_directory": str(self.folder / "spill"),
             "preserve_insertion_order": False,
         }
         config |= {name: options[name] for name in ("memory_limit", "threads") if options.get(name) is not None}
@@ -170,6 +170,8 @@ class Session:
         self.coded_rows = CODED_ROWS
         self._numbers = itertools.count()
         self._lock = threading.RLock()
+        if self.temporary is not None:
+            self._made_folder()  # one that cannot be used is refused at once
         # A table's finalizer may run wherever the collector strikes, in the middle of a query's start too: it must take
         # no lock, so it leaves the name here, and the next query drops what lies here.
         self.abandoned: deque[str] = deque()
@@ -199,13 +201,26 @@ class Session:
         self._remove()
 
     @property
+    def folder(self) -> Path:
+        """Private to this process; made when it is first asked for."""
+        return self._made_folder()
+
+    def _made_folder(self) -> Path:
+        with self._lock:
+            if self._folder is None:
+                self._folder = new_folder("embedded", self.temporary)
+                self._remove = weakref.finalize(self, remove_folder, self._folder)
+            return self._folder
+
+    @property
     def _root(self) -> Any:
         """The database, opened when it is first asked for."""
         with self._lock:
             if self._opened is None:
                 if self._closed:
                     raise duckdb.ConnectionException("closed")
-                opened = duckdb.connect(":memory:", config=self._config)
+                spill = {"temp_directory": str(self.folder / "spill")}
+                opened = duckdb.connect(":memory:", config=self._config | spill)
                 opened.execute("SET TimeZone = 'UTC'").fetchall()
                 self._opened = opened
             return self._opened
