@@ -267,13 +267,15 @@ def _arrow_of_pandas(frame: Any) -> pa.Table:
             arrays.append(begins)
             continue
         lists = None
-        _require_one_kind_of_moments(name, column)
-        if column.dtype == object:
-            found = pd.api.types.infer_dtype(column, skipna=True)
-            if found not in _KINDS_OF_ONE_TYPE and not _is_of_mappings(column) and (lists := _lists_of(column)) is None:
-                raise DataError(
-                    f"column {name!r} mixes types ({found}); make it one type, as in frame[{name!r}].astype('string')"
-                )
+        held = column.cat.categories if isinstance(column.dtype, pd.CategoricalDtype) else column
+        found = pd.api.types.infer_dtype(held, skipna=True) if held.dtype == object else ""
+        if found in _MOMENTS:
+            _require_one_kind_of_moments(name, held)
+        strange = column.dtype == object and found not in _KINDS_OF_ONE_TYPE
+        if strange and not _is_of_mappings(column) and (lists := _lists_of(column)) is None:
+            raise DataError(
+                f"column {name!r} mixes types ({found}); make it one type, as in frame[{name!r}].astype('string')"
+            )
         try:
             arrays.append(pa.array(column, from_pandas=True) if lists is None else pa.array(map(_listed, lists)))
         except (pa.ArrowException, TypeError, ValueError, OverflowError):
@@ -282,8 +284,11 @@ def _arrow_of_pandas(frame: Any) -> pa.Table:
     return pa.table(arrays, names=names)
 
 
-def _require_one_kind_of_moments(name: str, column: Any) -> None:
-    """Refuse an object column, or categories, of dates and moments that Arrow would make equal.
+_MOMENTS = ("date", "datetime", "datetime64")
+
+
+def _require_one_kind_of_moments(name: str, held: Any) -> None:
+    """Refuse objects that are dates and moments which Arrow would make equal.
 
     pyarrow takes the type of the first value: it cuts a time of day after a date, takes moments without a time zone
     for UTC next to those with one, and nanoseconds of Timestamps away.
@@ -292,13 +297,8 @@ def _require_one_kind_of_moments(name: str, column: Any) -> None:
     ------
     DataError
     """
-    import pandas as pd
-
     from privpipe.engines.base.logical_types import inexact_error
 
-    held = column.cat.categories if isinstance(column.dtype, pd.CategoricalDtype) else column
-    if held.dtype != object or pd.api.types.infer_dtype(held, skipna=True) not in ("date", "datetime", "datetime64"):
-        return
     values = held[held.notna()]
     kinds = {"dates" if not isinstance(each, datetime) else _zone_kind(each) for each in values}
     if len(kinds) > 1:
