@@ -50,8 +50,8 @@ def quality_model(
     budget : int, optional
         Records that may be suppressed; bounds hold for nodes within it. Default: all.
     least_class : int
-        Records that every kept class over all columns has at the least, such as the k of a k-anonymity over all of
-        them. Bounds hold under that.
+        Least number of records of every kept class over all columns, such as the k of a k-anonymity over all of them.
+        Bounds hold under this condition.
 
     Raises
     ------
@@ -72,7 +72,7 @@ def quality_model(
 
 
 def normalised_score(value: float, least: float, most: float) -> float | None:
-    """1 at the loss of the raw table, 0 at that of nothing but suppressed records; None where the two are one.
+    """1 at the loss of the raw table, 0 at that of a table of suppressed records only; None where the two are equal.
 
     Examples
     --------
