@@ -256,7 +256,7 @@ def passed_over() -> Iterator[None]:
 
 
 def places() -> list[Path]:
-    """The folders where compiled code is looked for, in this order; it is written to the first that can be.
+    """The folders where compiled code is searched for, in this order; it is written to the first that can be written.
 
     Those of `PRIVPIPE_KERNELS`, separated as in `PATH`; else one next to the sources, and the user's cache.
 
@@ -298,7 +298,7 @@ class KeptCode:
     function : callable
     """
 
-    cache_path = ""  # asked for by numba's statistics
+    cache_path = ""  # read by numba's statistics
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._name = _name_of(function)

@@ -137,7 +137,7 @@ class Seed:
         Raises
         ------
         UsageError
-            Of another type, empty, or of fewer than 128 bits (see `privpipe.draws.stream`).
+            The value has another type, is empty, or has fewer than 128 bits (see `privpipe.draws.stream`).
         """
 
         found = cls.insecure(value)
@@ -151,7 +151,7 @@ class Seed:
         Raises
         ------
         UsageError
-            Of another type, or empty.
+            The value has another type or is empty.
         """
         if isinstance(value, bool) or not isinstance(value, str | int | bytes):
             raise UsageError(f"a seed is a text or an integer, not {type(value).__name__}")
@@ -379,7 +379,7 @@ class Stream:
         return positions
 
     def counter(self, start: int, count: int, word: int = 0) -> NDArray[np.uint64]:
-        """Words keyed by a number instead of a record: of ranks or steps start .. start + count - 1.
+        """Words keyed by a number instead of a record: for ranks or steps start .. start + count - 1.
 
         The message is two words long, a record's three, so the two never meet.
         """
@@ -403,7 +403,7 @@ class Draws:
     Parameters
     ----------
     root : Seed
-        Of one run, of one frozen plan, or the seed itself for a stage that is applied without a policy
+        Root of one run or of one frozen plan, or the seed itself for a stage that is applied without a policy
         (see `privpipe.running.stage_run.DrawRoot`).
     stage : int
         Position in the policy's `transform` list, from 0, implicit stages left out.

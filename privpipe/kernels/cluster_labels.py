@@ -38,7 +38,7 @@ class Labels(NamedTuple):
     """The trees of all columns, in the form that compiled code takes.
 
     A node is a place in `table`. Where its column has a table of all pairs, the lowest node above it and a leaf is
-    found at that place plus the leaf's number. Otherwise the nodes of a column's leaves are stored level after level.
+    stored at that place plus the leaf's number. Otherwise the nodes of a column's leaves are stored level after level.
 
     Parameters
     ----------

@@ -58,7 +58,7 @@ def moves_of_groups(system: Any, room: Any, groups: Any, asked: Any, unit: Any, 
     """
     starts, rows, entries, row_place = system
     group_starts, group_columns = groups
-    asked_starts, places, signs, needs = asked
+    need_starts, places, signs, needs = asked
     whole, certify = modes
     moves = (np.zeros(64, np.int64), np.zeros(1024, np.int64), np.zeros(1024, np.int64), np.zeros(64, np.int64))
     proofs = (np.zeros(64, np.int64), np.zeros(1024, np.int64), np.zeros(1024, np.int64), np.zeros(64, np.int64))
@@ -66,7 +66,7 @@ def moves_of_groups(system: Any, room: Any, groups: Any, asked: Any, unit: Any, 
     held = np.zeros(2, np.int64)  # moves and proofs so far
     for group in range(len(group_starts) - 1):
         columns = group_columns[group_starts[group] : group_starts[group + 1]]
-        first, last = asked_starts[group], asked_starts[group + 1]
+        first, last = need_starts[group], need_starts[group + 1]
         if first == last:
             continue
         table, used_rows = _dense(starts, rows, entries, columns, row_place)

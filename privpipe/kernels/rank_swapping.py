@@ -103,7 +103,7 @@ def swap_permutation(
 
 
 def swap_segment(start: int, stop: int, w: int, stream: Stream, *, partner: Partner = "unswapped") -> Ints:
-    """The permutation of the ranks of one segment, which any worker can compute alone.
+    """The permutation of the ranks of one segment, which any worker can compute independently.
 
     Returns
     -------

@@ -26,7 +26,7 @@ def cells_by_rank(offsets: Longs, codes: Longs, counts: Longs, rank: Longs) -> t
     codes, counts : ndarray of int64, shape (n_cells,)
         Codes are distinct within a class.
     rank : ndarray of int64, shape (m,)
-        Of each code; a permutation.
+        Rank of each code; a permutation.
 
     Examples
     --------
@@ -97,7 +97,7 @@ def emd_equal_by_class(offsets: Ints, codes: Ints, counts: Ints, p: ArrayLike) -
 
 
 def emd_ordered_by_class(offsets: Ints, codes: Ints, counts: Ints, p: ArrayLike) -> Floats:
-    """Distance of each class where values lie on a line, one step apart, m - 1 steps counting as 1.
+    """Distance of each class where values are on a line, one step apart, and m - 1 steps count as 1.
 
     EMD = 1/(m - 1) sum_{i < m} |sum_{j <= i} (q_j - p_j)|. Between two cells of a class its cumulative share is
     constant while that of `p` rises, so the sum over this interval follows from prefix sums of the cumulative `p` and
@@ -139,7 +139,7 @@ def _size_of_class(offsets: Ints, codes: Ints, counts: Ints, c: int, m: int) -> 
     last = -1
     for i in range(offsets[c], offsets[c + 1]):
         if codes[i] <= last or codes[i] >= m:
-            raise ValueError("value codes must ascend within a class and lie inside the base distribution")
+            raise ValueError("value codes must ascend within a class and be inside the base distribution")
         last = codes[i]
         size += counts[i]
     return size

@@ -1,7 +1,7 @@
 """Entropy of the sensitive values of each class, and their gain over a base distribution.
 
-The terms of the entropy of a class are added in ascending order of their counts, so a figure has the same bits
-whatever codes an engine gave the values and in whatever order it listed them.
+The terms of the entropy of a class are added in ascending order of their counts, so the bits of a figure do not depend
+on the codes that an engine gave the values or on their order.
 """
 
 from __future__ import annotations
@@ -342,12 +342,12 @@ def _largest_gain(offsets: Ints, codes: Ints, counts: Ints, sizes: Ints, p: Floa
 def _log2_ratio(offsets: Ints, codes: Ints, counts: Ints, sizes: Ints, p: Floats) -> Floats:
     out = np.empty(len(offsets) - 1, np.float64)
     # Most classes of a fine table hold one value, whose logarithm is computed once where there are more classes.
-    alone = np.empty(len(p) if len(p) <= len(out) else 0, np.float64)
-    for s in range(len(alone)):
-        alone[s] = abs(_log2(1.0 / p[s])) if p[s] > 0.0 else np.inf
+    of_value = np.empty(len(p) if len(p) <= len(out) else 0, np.float64)
+    for s in range(len(of_value)):
+        of_value[s] = abs(_log2(1.0 / p[s])) if p[s] > 0.0 else np.inf
     for c in range(len(out)):
-        if len(alone) and offsets[c + 1] == offsets[c] + 1:
-            out[c] = alone[codes[offsets[c]]]  # all of the class have it
+        if len(of_value) and offsets[c + 1] == offsets[c] + 1:
+            out[c] = of_value[codes[offsets[c]]]  # the only value of the class
             continue
         size = np.float64(sizes[c])
         low, high = np.inf, 0.0

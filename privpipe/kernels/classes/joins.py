@@ -72,7 +72,7 @@ class AttributionCounts:
 
     @staticmethod
     def total(fractions: Fractions) -> float:
-        """The sum, rounded once but for the quotients.
+        """The sum, rounded once apart from the quotients.
 
         Examples
         --------
@@ -240,7 +240,7 @@ def signatures(
     Parameters
     ----------
     units, classes : sequence of ndarray of int64, shape (n_t, 2)
-        Of each release, the hashed unit and class of each row.
+        For each release, the hashed unit and class of each row.
     records : sequence of ndarray of int64, shape (n_t,)
     persons : bool
         Whether units are persons; else each is weighted by its records.

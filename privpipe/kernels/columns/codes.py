@@ -166,9 +166,9 @@ def renumbered(indices: NDArray[np.integer[Any]], numbers: NDArray[np.uint16]) -
     Parameters
     ----------
     indices : ndarray of integers, shape (n,)
-        Of values in the dictionary.
+        Index of each cell's value in the dictionary.
     numbers : ndarray of uint16
-        Of each value of the dictionary.
+        Number of each value of the dictionary.
 
     Returns
     -------

@@ -495,7 +495,7 @@ def give_by_rank(positions: NDArray[np.int32], words: Words, pi: Ints, start: in
     Parameters
     ----------
     positions : ndarray of int32 or int64
-        Of the record at each rank.
+        Position of the record at each rank.
     words : ndarray of uint64
         In order.
     out : ndarray of uint64

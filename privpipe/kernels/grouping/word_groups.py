@@ -345,7 +345,7 @@ def digit_sums(words: Ints, records: Ints, radices: Sequence[int]) -> list[Ints]
     words : ndarray of int64, shape (n,)
         In [0, product of the radices).
     records : ndarray of int64, shape (n,)
-        Of each word.
+        Records of each word.
     radices : sequence of int
         Radix of each place, the most significant first; their sum determines the memory.
 

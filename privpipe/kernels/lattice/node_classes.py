@@ -37,7 +37,7 @@ def numbered(codes: Sequence[Codes], labels: Sequence[Longs], radices: Sequence[
     codes : sequence of ndarray of uint16 or int32, shape (t,)
         Packed code of each combination in each group of columns, at least one group.
     labels : sequence of ndarray of int64
-        Of each group, the label of each packed code.
+        For each group, the label of each packed code.
     radices : sequence of int
         For each group, how many labels there are; their product is below 2^62.
     counts : ndarray of int64, shape (t,)

@@ -124,7 +124,7 @@ def attack_figures(
     naive : float
         Success without the release's rows.
     confidence : float
-        Of each limit, in (0, 1).
+        Confidence of each limit, in (0, 1).
     everyone : bool
         Whether every original was attacked: then the success is exact. The control is always a sample.
 

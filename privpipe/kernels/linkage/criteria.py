@@ -53,7 +53,7 @@ def linked_shares(sides: tuple[SearchedRows, SearchedRows], near: tuple[NearRows
     sides : two SearchedRows
         The same rows by two sets of columns.
     near : two NearRows
-        Of the same records, searched with this `k`.
+        The nearest rows of the same records, searched with this `k`.
     k : int
         At most the number of rows.
 
@@ -149,7 +149,7 @@ def _marked(
     r: int,
     marks: Ints,
 ) -> tuple[int, int, int]:
-    """Rows strictly nearer, rows that tie, and cells to look at; marks the distinct rows as nearer (1) or tied (2)."""
+    """Rows strictly nearer, rows that tie, and cells to visit; marks the distinct rows as nearer (1) or tied (2)."""
     nearer, tied, cells = 0, 0, 0
     for at in range(near[0][r], near[0][r + 1]):
         member = near[1][at]
@@ -377,7 +377,7 @@ def matches(predicates: Places, parts: Parts, columns: list[CodedColumn]) -> tup
         Numbers of parts; all must be met.
     parts : Parts
     columns : list of CodedColumn
-        Of one table.
+        The columns of one table.
 
     Returns
     -------

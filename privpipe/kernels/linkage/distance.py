@@ -138,7 +138,7 @@ def linkage_scores(
     Parameters
     ----------
     attacked, candidates : LinkedFile
-        Of the same columns.
+        Two files with the same columns.
     partner : ndarray of int64, shape (m,)
         Place of each attacked record's true partner among the candidates.
     squared : bool

@@ -411,7 +411,7 @@ def known_mixture(true: Integers, counts: Integers, levels: Integers) -> Mixture
     true : ndarray of int64, shape (pairs,)
         Patterns of the true pairs, at least one.
     counts : ndarray of int64, shape (patterns,)
-        Of all pairs, true ones included.
+        Counts over all pairs, including the true ones.
     """
     matched = np.bincount(true, minlength=len(counts)).astype(np.float64)
     rest = counts - matched

@@ -1,4 +1,4 @@
-"""Which original values lie in an interval around their masked ones, and distances by a robust scatter matrix."""
+"""Original values within an interval around their masked ones, and distances by a robust scatter matrix."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def centre_distances(points: Numbers, estimator: Estimator, seed: int = 0) -> Nu
         The minimum covariance determinant over floor((n + s + 1) / 2) points, re-weighted, or the covariance
         (divisor n - 1).
     seed : int
-        Of the randomised search for the MCD.
+        Seed of the randomised search for the MCD.
 
     Raises
     ------

@@ -27,7 +27,7 @@ class NearRows:
     Parameters
     ----------
     distance : ndarray of float64, shape (m,)
-        Of the k-th nearest row.
+        Distance of the k-th nearest row.
     offsets : ndarray of int64, shape (m + 1,)
         Where the members of each record begin.
     members : ndarray of int64

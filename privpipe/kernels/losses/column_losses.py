@@ -48,7 +48,7 @@ def standardised_loss(before: Sequence[Numbers], after: Sequence[Numbers], sd: S
     before, after : sequence of s ndarrays of float64, shape (n,)
         NaN: no value.
     sd : sequence of s floats
-        Of the original, divisor n - 1.
+        Standard deviations of the original, divisor n - 1.
 
     Examples
     --------
@@ -331,7 +331,7 @@ def counted_pairs(before: Ints, after: Ints, codes_after: int) -> CountedPairs:
 
 
 def rank_correlation(pairs: CountedPairs) -> float:
-    """Spearman's rho, ties at their mid-ranks; 0 where one side has a single value. Exact but for the last division.
+    """Spearman's rho, ties at their mid-ranks; 0 where one side has a single value. Exact except for the last division.
 
     Examples
     --------
@@ -347,7 +347,7 @@ def rank_ratio(pairs: CountedPairs) -> float | None:
     """The correlation of ranks with the mean rank of their label, corrected for chance.
 
     The square is epsilon^2 = 1 - (1 - eta^2)(n - 1)/(n - c) for c labels of n records. None where labels have fewer
-    than two records each on average: then chance alone predicts the ranks. Source: Kelley, PNAS 21, 1935.
+    than two records each on average: then chance predicts the ranks. Source: Kelley, PNAS 21, 1935.
 
     Examples
     --------
@@ -376,7 +376,7 @@ def uncertainty(pairs: CountedPairs) -> float | None:
 
     U = (I - E)/(H - E), at least 0, with I the mutual information, H the entropy before and E = (r - 1)(c - 1)/2n the
     information that r and c unrelated labels of n records seem to have (Miller, 1955). None where E is half of H or
-    more: labels of so few records agree by chance.
+    more: labels with so few records agree by chance.
 
     Examples
     --------

@@ -146,7 +146,7 @@ class PropensityFit:
     ratio : float
         pmse over its expectation by chance; NaN for a model with only an intercept.
     rank : int
-        Of the design, the intercept included.
+        Rank of the design, including the intercept.
     scores, told : ndarray of float64, shape (n + n',)
         Fitted probability that a row is a released one, and its membership: 1 for a released row, 0 for an original.
     """

@@ -83,7 +83,7 @@ class GroupCondition(NamedTuple):
     codes : ndarray of int64, shape (n,)
         Sensitive value of each record, 0 .. m - 1; empty: no condition.
     shares : ndarray of float64, shape (m,)
-        Of each value in the whole table.
+        Share of each value in the whole table.
     l : int
         Least number of distinct values in a group.
     t : float

@@ -162,7 +162,7 @@ def _fill_box_distances(corners: Floats, own: int, out: Floats) -> None:
 
 @njit(nogil=True, cache=True)
 def _box_beyond(corners: Floats, cell: int, point: Floats, reach: float) -> bool:
-    """Whether a box lies farther from a point than `reach`, squared."""
+    """Whether a box is farther from a point than `reach`, squared."""
     total = 0.0
     for j in range(len(point)):
         gap = max(corners[0, cell, j] - point[j], point[j] - corners[1, cell, j], 0.0)
@@ -392,7 +392,7 @@ def _between_boxes(low: Floats, high: Floats, own: int) -> Floats:
 
 @njit(nogil=True, cache=True)
 def _beyond(low: Floats, high: Floats, point: Floats, reach: float) -> bool:
-    """Whether a box lies farther from a point than `reach`, squared."""
+    """Whether a box is farther from a point than `reach`, squared."""
     total = 0.0
     for j in range(len(point)):
         x = point[j]

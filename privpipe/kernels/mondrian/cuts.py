@@ -350,7 +350,7 @@ def _loss_of_side(lows, highs, records, tables):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _bounds(rows, segment, column, values):  # type: ignore[no-untyped-def]
-    """Least and greatest codes of the rows up to each value of a column, and of those after it, shape (n, width)."""
+    """Least and greatest codes of the rows up to each value of a column, and of those from it on, shape (n, width)."""
     codes, n, width = rows.codes, len(values), len(segment.lows)
     low, high = np.empty((n, width), np.int64), np.empty((n, width), np.int64)
     for q in range(n):

@@ -41,7 +41,7 @@ class Columns:
         Range of each column's codes in the whole table; a column of span 0 is never cut.
     groups, starts : ndarray of int64
         Group of each code, column after column, and where each column begins; a segment that reaches over several
-        groups must be cut between them, whatever becomes of the halves.
+        groups must be cut between them, whatever the halves are.
     levels, labels, shares : ndarrays
         For the score by loss: how many levels each column has, the label of each code at each of them, and the
         share of the domain it represents; flat, level after level, from `places` on. A column without levels is
@@ -97,7 +97,7 @@ class Nodes:
     columns, cuts : ndarray of int64, shape (n,)
         Combinations whose code in `columns` is at most `cuts` come first.
     ties : ndarray of int64, shape (n,)
-        Of the records at the cut itself, those whose key is at most this come first; strict: all do.
+        Among the records at the cut itself, those whose key is at most this come first; strict: all do.
     """
 
     starts: Ints = field(repr=False)

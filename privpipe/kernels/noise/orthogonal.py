@@ -100,7 +100,7 @@ def rotate_block(points: Floats, c: float, stream: Stream) -> Floats:
     c : float
         At least 0; 0 changes nothing. See `strength`.
     stream : Stream
-        Of the block.
+        The stream of the block.
 
     Returns
     -------
@@ -128,7 +128,7 @@ def _reflect(vector: Floats, first: int, target: Floats) -> None:
         norm += vector[i] * vector[i]
     if norm == 0.0:
         return
-    # Row by row, as the array lies.
+    # Row by row, in the memory order of the array.
     factors = np.zeros(s)
     for i in range(first, b):
         for j in range(s):

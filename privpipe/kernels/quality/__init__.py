@@ -1,6 +1,6 @@
 """Quality models: what a vector of levels costs, exactly and as a bound that needs no grouping.
 
-The definitions serve the search, which asks for bounds, and the report on a finished release, which does not.
+The definitions serve the search, which needs bounds, and the report on a finished release, which does not.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def quality_model(
     for column, hierarchy in zip(table.columns, table.hierarchies, strict=True):
         if spec.name in BY_DOMAIN and hierarchy.domain_size > LARGEST_DOMAIN:
             raise UnsupportedError(
-                f"loss.name: {spec.name} counts the values a label may stand for, and the domain of {column!r} has "
+                f"loss.name: {spec.name} counts the values a label may represent, and the domain of {column!r} has "
                 "more than float64 holds; use loss, or declare a smaller domain"
             )
     module, name = MODELS[spec.name].split(":")

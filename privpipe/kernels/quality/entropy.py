@@ -284,7 +284,7 @@ class PublisherPayoutModel(EntropyBasedModel):
             self._crowds = getattr(table, "population_counts", None)
             if self._crowds is None:
                 raise UnsupportedError(
-                    "loss.attacker: a journalist looks in a population, and none is counted here; use prosecutor"
+                    "loss.attacker: a journalist needs a population, and none is counted here; use prosecutor"
                 )
 
     def figure(self, levels: Sequence[int], gone: Bools) -> float:

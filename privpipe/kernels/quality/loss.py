@@ -42,7 +42,7 @@ class LossModel(ColumnModel):
     """
 
     forced_rises = True
-    """A sharper bound never falls with a level: shares only grow, of those kept and of those suppressed."""
+    """A sharper bound never falls with a level: the shares of kept and of suppressed records only grow."""
 
     def exact(self, levels: Sequence[int], gone: Bools) -> tuple[tuple[float, ...], list[float]]:
         """As for every column model, but all columns at once: this runs at every valid node."""
@@ -112,7 +112,7 @@ class LossModel(ColumnModel):
         )
 
     def _scale(self, at: int) -> tuple[float, float]:
-        """The least cost a column can have, and how far the greatest lies above it."""
+        """The least cost a column can have, and how far the greatest cost is above it."""
         least = self.spec.g * self.table.records / self.table.hierarchies[at].domain_size
         return least, self.table.records - least
 
@@ -124,7 +124,7 @@ class PrecisionModel(ColumnModel):
     """
 
     def prepare(self) -> None:
-        # Linear in the number of suppressed records: least where none goes, unless suppression is the cheaper way.
+        # Linear in the number of suppressed records: least where none is suppressed, unless suppression is cheaper.
         self.closed_form = self.spec.s >= self.spec.g or self.budget <= self.table.unknown
 
     def figure(self, at: int, level: int, lost: Floats, suppressed: float) -> float:

@@ -39,7 +39,7 @@ class Forced:
     Parameters
     ----------
     levels : tuple of int
-        Of the checked node.
+        Levels of the checked node.
     gone : ndarray of bool, shape (t,)
         Combinations of hereditarily failing classes: suppressed at every specialization.
     partial : sequence of (ndarray of int, float)
@@ -242,7 +242,7 @@ class Model:
         return self._by_column(totals), suppressed
 
     def lost_leaves(self, gone: Bools) -> tuple[Floats, int]:
-        """As `lost`, the leaves of all columns after one another; one pass a mask."""
+        """As `lost`, with the leaves of all columns concatenated; one pass per mask."""
         if self._last is None or self._last[0] is not gone:
             totals = self._totals(gone)
             first = totals[: len(self.table.hierarchies[0].values)] if self.table.columns else None
@@ -333,7 +333,7 @@ class ColumnModel(Model):
         return self._of(nodes, self._least)
 
     def forced_bounds(self, nodes: NDArray[np.int16], forced: Forced) -> Floats:
-        """`bounds`, sharpened by what surely goes below a checked node."""
+        """`bounds`, sharpened by the records that are certainly suppressed below it."""
         parts = [(rows, records) for rows, records in forced.partial if records > 0 and len(rows)]
         rows = np.concatenate([rows for rows, _ in parts]) if parts else np.zeros(0, dtype=np.int64)
         starts = np.cumsum([0, *(len(rows) for rows, _ in parts)])[:-1]
@@ -400,7 +400,7 @@ class WholeModel(Model):
         return self.least(nodes)[:, None]
 
     def forced_bounds(self, nodes: NDArray[np.int16], forced: Forced) -> Floats:
-        """`bounds`, sharpened by what surely goes below a checked node."""
+        """`bounds`, sharpened by the records that are certainly suppressed below it."""
         return np.maximum(self.least(nodes), self.least_below(nodes, forced))[:, None]
 
     def class_sizes(self, levels: Sequence[int], gone: Bools | None = None) -> tuple[Ints, Ints]:

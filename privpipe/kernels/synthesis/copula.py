@@ -255,7 +255,7 @@ def order_correlation(classes: Ints, one: Ints, other: Ints) -> tuple[float, flo
         T / D in [-1, 1]; T the sum over classes of the products of centred ranks, D = sum f (f^2 - 1) / 12. NaN where
         no class has two members.
     sd : float
-        Of rho where the orders are unrelated; NaN where rho is.
+        Standard deviation of rho where the orders are unrelated; NaN where rho is.
     compared : int
         Records in classes of at least two.
 
@@ -353,7 +353,7 @@ def interval_terms(shares: Sequence[float] | Floats) -> Floats:
     Parameters
     ----------
     shares : sequence of float
-        Of consecutive intervals, above 0, with sum 1. More than 2,000 are merged to about 2,000.
+        Shares of consecutive intervals, above 0, with sum 1. More than 2,000 are merged to about 2,000.
 
     Returns
     -------

@@ -80,7 +80,7 @@ class LeafTilt:
             At least one.
         target : str
         moments : CodeMoments
-            Of these records.
+            Moments of these records.
         ordered : bool
             Whether the target is a number.
         """

@@ -180,7 +180,7 @@ class ValueCells:
             Half of the cells hold equal counts, and the others result from splitting those that vary most: for models
             that do not distinguish the values of a cell.
         persons : ValuePersons, optional
-            Of each value: these are counted instead of records, also in cells and in the groups of a cell.
+            Persons of each value, counted instead of records, also in cells and in the groups of a cell.
 
         Examples
         --------

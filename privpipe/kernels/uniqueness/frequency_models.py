@@ -90,9 +90,9 @@ def household_risk(households: Ints, risks: Floats, records: Ints) -> tuple[Floa
     >>> found[0].round(3).tolist(), found[1].tolist()
     ([0.875, 0.1], [3, 1])
     """
-    alone = households < 0
-    apart, sizes = risks[alone], records[alone]
-    households, risks, records = households[~alone], risks[~alone], records[~alone]
+    single = households < 0
+    apart, sizes = risks[single], records[single]
+    households, risks, records = households[~single], risks[~single], records[~single]
     order = np.lexsort((records, risks, households))
     with np.errstate(divide="ignore"):  # a risk of 1 makes the household's 1
         logs = np.log1p(-risks[order]) * records[order]
@@ -167,7 +167,7 @@ def _recursion(f: float, p: float, rest: float) -> Any:
 @njit(cache=True, nogil=True)
 def _fraction(f: float, odds: float) -> Any:
     """Gauss's continued fraction of the integral of v^(f-1)/(1 + v (1-p)/p) over v in [0, 1], which is r: positive
-    throughout, and its rest shrinks by (1 - sqrt p)/(1 + sqrt p) a level, of which a step has two."""
+    throughout, and its remainder shrinks by (1 - sqrt p)/(1 + sqrt p) per level; a step has two levels."""
     root = np.sqrt(1.0 + odds)
     steps = min(int(10.0 * root) + 20, MOST_STEPS)
     level = (f + 2 * steps) * (1.0 + root) / 2.0
