@@ -60,7 +60,7 @@ class AttributionCounts:
     released: Fractions = field(default_factory=dict)
 
     def merge(self, other: AttributionCounts) -> AttributionCounts:
-        """Of both sets of classes."""
+        """The counts over both sets of classes."""
         whole = ("classes", "records", "matched", "disclosive", "right", "right_twice")
         counts = {name: getattr(self, name) + getattr(other, name) for name in whole}
         return AttributionCounts(
@@ -160,7 +160,7 @@ class ReplicateCounts:
     once: Mapping[int, int] = field(default_factory=dict)
 
     def merge(self, other: ReplicateCounts) -> ReplicateCounts:
-        """Of both sets of classes."""
+        """The counts over both sets of classes."""
         whole = ("classes", "uniques", "released_uniques", "both", "found", "copies")
         counts = {name: getattr(self, name) + getattr(other, name) for name in whole}
         return ReplicateCounts(**counts, once=_added(self.once, other.once))

@@ -192,7 +192,7 @@ def _by_tree(attacked: Floats, candidates: Floats, partner: Ints) -> Ints:
 
 
 def _by_tiles(attacked: LinkedFile, candidates: LinkedFile, partner: Ints, squared: bool) -> Ints:
-    """The same; equal records of either file are compared once."""
+    """As `_by_tree`, by tiles of all distances; equal records of either file are compared once."""
     groups, firsts = distinct_records(attacked)
     order, offsets = ordered_by_group(groups, len(firsts))
     hunted, kept = distinct_records(candidates)

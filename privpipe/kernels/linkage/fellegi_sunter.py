@@ -174,7 +174,7 @@ class Agreement:
         return found
 
     def _each(self, attacked: Integers, candidates: Integers, work: Callable[[Any], Any]) -> tuple[list[Any], Integers]:
-        """What `work` finds for each chunk of the distinct attacked records, and which of these each record is."""
+        """Result of `work` for each chunk of the distinct attacked records, and the distinct record of each record."""
         (near, groups), (far, _) = self._side("released", attacked), self._side("original", candidates)
         rules = self._rules()
 
@@ -477,7 +477,7 @@ def _levels_of(weights: Floats, levels: Integers, widths: Integers) -> tuple[Flo
 
 
 def _labelled(found: Mixture) -> Mixture:
-    """With the part that agrees more often as the matched one."""
+    """The mixture with the part that agrees more often as the matched one."""
     fewer = sum(bool(m[-1] < u[-1]) for m, u in zip(found.matched, found.unmatched, strict=True))
     if 2 * fewer <= len(found.matched):
         return found

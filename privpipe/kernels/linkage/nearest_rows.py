@@ -22,7 +22,7 @@ CHUNK = 256
 
 @dataclass(frozen=True)
 class NearRows:
-    """Which distinct rows are nearest to each record.
+    """The distinct rows that are nearest to each record.
 
     Parameters
     ----------

@@ -166,7 +166,7 @@ def _take_back(table: Any, state: Any, one: int, blanks: int, k: int) -> bool:
 
 @njit(cache=True, nogil=True)
 def _refill(table: Any, state: Any, one: int, blanks: int, before: Any, k: int) -> bool:
-    """The same for a combination that was blank in every judged column: it then matches other records instead."""
+    """As `_take_back`, for a combination blank in every judged column: it then matches other records instead."""
     words, hidden, sizes = table.words, state.hidden, state.sizes
     if is_empty(hidden, table.judged, one):
         hidden[one] = before  # the combination is blank in the data already

@@ -150,7 +150,7 @@ ALL = np.iinfo(np.int64).max
 
 
 class CutTables(NamedTuple):
-    """What the cuts of a table's columns depend on, as compiled code takes it; see `mondrian.Columns`."""
+    """The properties of columns that determine their cuts, in the form that compiled code takes; see `Columns`."""
 
     spans: Floats
     groups: Ints

@@ -33,7 +33,7 @@ NO_KEYS = np.empty(0, np.int64)
 
 @dataclass(frozen=True)
 class Columns:
-    """What the cuts of a table's columns depend on.
+    """The properties of a table's columns that determine their cuts.
 
     Parameters
     ----------

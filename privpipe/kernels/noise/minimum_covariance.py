@@ -50,7 +50,7 @@ class Scatter:
     rank: int
 
     def squared_distances(self, points: Numbers) -> Numbers:
-        """Of each point, shape (n,)."""
+        """Squared robust distance of each point, shape (n,)."""
         return np.asarray((((points - self.centre) @ self.axes) ** 2).sum(axis=-1))
 
     def among(self, places: Sequence[int]) -> Scatter:

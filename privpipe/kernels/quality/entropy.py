@@ -297,7 +297,7 @@ class PublisherPayoutModel(EntropyBasedModel):
         return self._benefit * (kept - self.lost_by_kept(levels, gone)) - self._attacks(levels, gone)
 
     def least(self, nodes: NDArray[np.int16]) -> Floats:
-        """With no attack."""
+        """The bound without any attack."""
         return super().least(nodes) * self._benefit
 
     def least_below(self, nodes: NDArray[np.int16], forced: Forced) -> Floats:

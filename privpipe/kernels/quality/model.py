@@ -179,7 +179,7 @@ Floats = NDArray[np.float64]
 
 
 class Model:
-    """What all quality models share.
+    """Base class of all quality models.
 
     Parameters
     ----------

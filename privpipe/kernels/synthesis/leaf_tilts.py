@@ -98,7 +98,7 @@ class LeafTilt:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """From that."""
+        """The tilt of `to_dict`."""
         outputs = max(int(data["outputs"]), 1)
         try:
             return cls(*(unpacked(data[name]).reshape(-1, outputs) for name in ("weights", "means")))

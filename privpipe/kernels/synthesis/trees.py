@@ -296,7 +296,7 @@ class CodeTree:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """From that.
+        """The tree of `to_dict`.
 
         Raises
         ------

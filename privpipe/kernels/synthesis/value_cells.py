@@ -88,7 +88,7 @@ class ValuePersons:
         )
 
     def taken(self, places: Ints) -> ValuePersons:
-        """Those of some of the values, numbered from 0."""
+        """Persons of some of the values, numbered from 0."""
         units = []
         for offsets, codes in zip(self.offsets, self.codes, strict=True):
             sizes = np.diff(offsets)[places]
@@ -280,7 +280,7 @@ class ValueCells:
 
     @classmethod
     def from_dict(cls, data: Any) -> Self:
-        """From that."""
+        """The cells of `to_dict`."""
         kind = np.int64 if data["whole"] else np.float64
         return cls(
             np.array(data["atoms"], kind),

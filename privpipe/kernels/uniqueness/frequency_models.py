@@ -251,7 +251,7 @@ def fitted_with_offset(
     max_cells: int,
     offsets: tuple[Floats, float],
 ) -> Floats:
-    """The same, where the mean of each cell has a known factor: iterative fitting that starts from it.
+    """As `fitted_means`, where the mean of each cell has a known factor: iterative fitting starts from it.
 
     Parameters
     ----------
