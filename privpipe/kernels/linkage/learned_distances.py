@@ -173,7 +173,7 @@ class Rivals:
         return np.argpartition(far, count - 1)[:count].astype(np.int64) if count > 0 else np.zeros(0, dtype=np.int64)
 
     def gaps(self, record: int, places: Integers) -> tuple[Floats, Floats]:
-        """Coefficients and profiles of some rivals, less those of the partner."""
+        """Coefficients and profiles of some rivals, minus those of the partner."""
         signed = self.attacked[record] - self.candidates[np.append(places, self.partner[record])]
         rows, profiles = self.distance.coefficients(signed), self.distance.profile(signed)
         return rows[:-1] - rows[-1], profiles[:-1] - profiles[-1]

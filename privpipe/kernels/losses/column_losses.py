@@ -442,7 +442,7 @@ def _entropy(counts: Ints, n: int) -> float:
 
 
 def _centred_ranks(codes: Ints, counts: Ints) -> Ints:
-    """Twice the mid-rank of each pair's code, less its mean: whole numbers that sum to 0 over the records."""
+    """Twice the mid-rank of each pair's code, minus its mean: integers that sum to 0 over the records."""
     totals = _by_code(codes, counts)
     ends = np.cumsum(totals)
     n = int(ends[-1]) if len(ends) else 0

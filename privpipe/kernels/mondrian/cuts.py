@@ -256,7 +256,7 @@ def _widths(segment, spans):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _cut_below(values, q, with_population):  # type: ignore[no-untyped-def]
-    """The code up to which rows come first where a cut parts a value from the next one.
+    """The code up to which rows come first where a cut separates a value from the next one.
 
     With a population: up to the next value of the table, so that rows between two values of the table stay with the
     lower one, and bounds of cells are values of the table.

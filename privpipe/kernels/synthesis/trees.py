@@ -282,7 +282,7 @@ class CodeTree:
             return np.full(len(leaves), -1, np.int64)
         running = np.concatenate([[0], self.ends])
         first, last = running[self.offsets[leaves]], running[self.offsets[leaves + 1]]
-        # The records of all leaves are in one array, so one search serves them all.
+        # The records of all leaves are in one array, so one search is enough for all.
         picked = np.minimum(first + np.floor(uniforms * (last - first)).astype(np.int64), last - 1)
         return np.asarray(self.codes[np.searchsorted(self.ends, picked, side="right")])
 
