@@ -1,17 +1,17 @@
 """Functions that numba compiles when they are first needed: small inputs never wait for the compiler.
 
 A kernel stays plain Python until it is called; where it `takes` small inputs it runs as such, with the same result.
-The first call of any other has numba imported, and every kernel handed to it. One that also goes by whole columns in
-numpy, and of which nothing is kept yet, is compiled only once that has taken longer than compiling it may: the first
-run of a clone waits for half as much. What is compiled is kept for later processes (see `places`; `privpipe warm`
-fills them ahead of time); where nothing can be kept, one warning says so.
-A wheel for one platform brings compiled code in the package (`make wheels`), which is read and never written.
+The first call of any other kernel imports numba and passes every kernel to it. A kernel that also works on whole
+columns in numpy, and that has no cached code yet, is compiled only once the numpy version has taken longer than
+compiling may take: this halves the wait in the first run of a clone. Compiled code is cached for later processes (see
+`places`; `privpipe warm` fills them ahead of time); where nothing can be cached, one warning says so.
+A wheel for one platform contains compiled code in the package (`make wheels`), which is read and never written.
 
-Machine code is kept under a name made of what it was compiled from: the source of every kernel, since kernels hold
-each other's code. numba looks at the path, time and size of one kernel's own file, so it compiles again in another
-installation and misses a change in a kernel that is called. Functions have names of their own too, instead of numbers
-counted in each process: kept code holds the functions that it calls, and of two functions of one name in a process,
-the first is called for both.
+Machine code is cached under a digest of what it was compiled from: the source of every kernel, since kernels contain
+each other's code. numba itself looks at the path, time and size of one kernel's file, so it would compile again in
+another installation and miss a change in a kernel that is called. Functions are also distinguished by random names
+instead of numbers counted in each process: cached code contains the functions that it calls, and where two functions
+in a process have the same name, the first is called for both.
 """
 
 from __future__ import annotations
@@ -38,24 +38,24 @@ from typing import Any
 __all__ = ["SMALL", "KeptCode", "Kernel", "is_small", "load", "njit", "passed_over", "places", "sources"]
 
 SMALL = 16_384
-"""Elements that plain Python goes through in the time that loading numba takes."""
+"""Elements that plain Python processes in the time that loading numba takes."""
 ENOUGH = 100 * SMALL
-"""Elements in one thread after which the next are worth the compiler, however small each call."""
+"""After this many elements in one thread the compiler pays off, however small each call is."""
 LESS_THAN_COMPILING = 0.5
-"""Seconds of whole columns in one kernel after which it is compiled; to compile one takes 0.3 to 3."""
+"""Seconds that one kernel may take on whole columns before it is compiled; compiling one takes 0.3 to 3."""
 DIGEST_BYTES = 32
-"""At the head of a file of compiled code, of what follows: to load a damaged one could end a process."""
+"""Length of the digest at the head of a file of compiled code: loading a damaged file could crash the process."""
 BROUGHT = Path(__file__).absolute().parent / "machine_code"
-"""What a wheel brings for the processors of its platform, for none in particular."""
+"""Compiled code in a wheel, for any processor of its platform."""
 KEPT_FOLDERS = 4
-"""Folders of compiled code in one place, each of one version of the sources."""
+"""Most folders of compiled code in one place, one per version of the sources."""
 _kernels: list[Kernel] = []
 _lock = threading.RLock()
 _loaded = threading.Event()
 
 
 class _Inside(threading.local):
-    """What one thread is at."""
+    """What one thread is doing."""
 
     plain = False
     spent = 0
@@ -65,7 +65,7 @@ _inside = _Inside()
 
 
 class _Names:
-    """Numbers by which numba distinguishes functions of one name; drawn, as forks would count on from their parent."""
+    """Numbers by which numba distinguishes functions of one name; random, since forks would continue one counter."""
 
     last = 0
 
@@ -75,13 +75,13 @@ class _Names:
 
 
 class _Loaded:
-    """Whether no kernel waits."""
+    """Whether all kernels have been passed to numba."""
 
     at_once = False
 
 
 class _PassedOver:
-    """How many runs have objects passed over, and whether it was for them that the collector began to."""
+    """How many contexts of `passed_over` are open, and whether one of them froze the objects."""
 
     runs = 0
     own = False
@@ -96,7 +96,7 @@ class Kernel:
     small : int
         Elements of all its arrays up to which it runs as plain Python while numba is not loaded.
     plain : callable, optional
-        What runs then in its place, with the same result: whole columns at a time, say.
+        What runs instead in that case, with the same result: for example on whole columns.
     options : of ``numba.njit``
     """
 
@@ -127,7 +127,7 @@ class Kernel:
         return _found, (self.function.__module__, self.function.__qualname__)
 
     def hand_over(self, numba: Any) -> None:
-        """Make it numba's; nothing is compiled yet, and those that go by whole columns may still wait."""
+        """Pass it to numba; nothing is compiled yet, and kernels that can work on whole columns may still wait."""
         kept = self._options.get("cache", False) and _have_names_drawn()
         self.compiled = numba.njit(**{**self._options, "cache": False})(self.function)
         if kept and self.compiled is not self.function:  # NUMBA_DISABLE_JIT gives it back
@@ -136,7 +136,7 @@ class Kernel:
         self._waits = self.plain is not self.function and not _Loaded.at_once and _name_of(self.function) not in _kept()
 
     def wait_no_longer(self) -> None:
-        """Have it compiled when it is called next, whatever the size."""
+        """Compile it at the next call, whatever the size."""
         self._waits = False
 
     def _is_better_plain(self, arguments: tuple[Any, ...]) -> bool:
@@ -159,7 +159,7 @@ def njit(
         Elements of all its arrays up to which it may run as plain Python; 0: never. For functions that mean the same
         there: without unsigned arithmetic of scalars that wraps around, which numpy warns of.
     plain : callable, optional
-        What runs for small inputs in its place.
+        What runs for small inputs instead.
     options : of ``numba.njit``
 
     Examples
@@ -187,7 +187,7 @@ def njit(
 
 
 def is_small(size: int, most: int = SMALL) -> bool:
-    """Whether so many elements had better be gone through without the compiler; counted against `ENOUGH`.
+    """Whether `size` elements are processed faster without the compiler; counted towards `ENOUGH`.
 
     Examples
     --------
@@ -201,12 +201,12 @@ def is_small(size: int, most: int = SMALL) -> bool:
 
 
 def load(*, at_once: bool = True) -> None:
-    """Hand every kernel to numba.
+    """Pass every kernel to numba.
 
     Parameters
     ----------
     at_once : bool
-        Whether all of them, those that come later too, are compiled when they are called, or some wait.
+        Whether all of them, including those defined later, are compiled when they are called, or some wait.
     """
     with _lock:
         if at_once and not _Loaded.at_once:
@@ -226,9 +226,9 @@ def load(*, at_once: bool = True) -> None:
 
 @contextlib.contextmanager
 def passed_over() -> Iterator[None]:
-    """Let the garbage collector pass over what is there now, and numba once it is loaded, for as long as this lasts.
+    """Make the garbage collector ignore all existing objects, and numba's once it is loaded, within this context.
 
-    Libraries bring several 100,000 objects that live as long as the process. The collector goes through all of them
+    Libraries create several 100,000 objects that live as long as the process. The collector goes through all of them
     several times a run, while every thread waits for the interpreter. Where the caller has frozen objects already,
     nothing is done.
 
@@ -256,7 +256,7 @@ def passed_over() -> Iterator[None]:
 
 
 def places() -> list[Path]:
-    """The folders where compiled code is looked for, in this order; it is written to the first that can be.
+    """The folders where compiled code is searched for, in this order; it is written to the first that can be written.
 
     Those of `PRIVPIPE_KERNELS`, separated as in `PATH`; else one next to the sources, and the user's cache.
 
@@ -287,18 +287,18 @@ def sources() -> str:
 
 
 class KeptCode:
-    """What numba compiled of one kernel, in one file for each signature and processor.
+    """The cached code of one kernel, in one file per signature and processor.
 
     A file's folder is named by the sources and the versions of numba and Python, never by the path or the time of a
     file: what was compiled in one installation is found in another. Files are written whole, so a process reads one
-    or none. Code for no processor in particular is taken where there is none for this one.
+    or none. Code for any processor of the platform is used where there is none for this processor.
 
     Parameters
     ----------
     function : callable
     """
 
-    cache_path = ""  # asked for by numba's statistics
+    cache_path = ""  # read by numba's statistics
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._name = _name_of(function)
@@ -320,7 +320,7 @@ class KeptCode:
         return None
 
     def save_overload(self, signature: Any, compiled: Any) -> None:
-        """Keep it in the first place that can be written to; where there is none, one warning says so."""
+        """Save it to the first place that can be written to; where there is none, one warning says so."""
         name = self._file(signature, compiled.codegen.magic_tuple())
         if not name or compiled.library.has_dynamic_globals or any(not each.can_cache for each in compiled.lifted):
             return
@@ -338,7 +338,7 @@ class KeptCode:
         """Part of numba's protocol: code of other sources is in other folders."""
 
     def _file(self, signature: Any, processor: Any) -> str:
-        """The name of the file; empty for what another process would not find."""
+        """The name of the file; empty for code that another process would not find."""
         key = repr((signature, processor))
         if not self._keeps or " at 0x" in key:
             return ""
@@ -346,20 +346,20 @@ class KeptCode:
 
 
 def _have_kernels_known() -> None:
-    """Have numba see what a kernel is compiled to where compiled code calls it."""
+    """Make numba see the compiled form of a kernel where compiled code calls it."""
     types = importlib.import_module("numba.core.types")
     typeof = importlib.import_module("numba.extending").typeof_impl
     typeof.register(Kernel)(lambda kernel, _: types.Dispatcher(kernel.compiled))
 
 
 def _name_of(function: Callable[..., Any]) -> str:
-    """A kernel by its module, name and line."""
+    """Module, name and line of a kernel."""
     return f"{function.__module__.removeprefix('privpipe.')}.{function.__qualname__}-{function.__code__.co_firstlineno}"
 
 
 @functools.cache
 def _kept() -> frozenset[str]:
-    """The kernels of which something was kept when they were handed over."""
+    """The kernels that had cached code when they were passed to numba."""
     folders = [place / _folder() for place in (*places(), BROUGHT)]
     files = [file.name for folder in folders if folder.is_dir() for file in folder.iterdir()]
     return frozenset(name.rsplit(".", 2)[0] for name in files)
@@ -379,8 +379,8 @@ def _read(file: Path) -> Any:
     try:
         found = file.read_bytes()
         data = found[DIGEST_BYTES:]
-        return pickle.loads(data) if found == _sealed(data) else None  # none of what was cut short or damaged
-    except (OSError, ImportError, AttributeError):  # none, or one that names what another release had
+        return pickle.loads(data) if found == _sealed(data) else None  # None for a truncated or damaged file
+    except (OSError, ImportError, AttributeError):  # no file, or one that refers to names of another release
         return None
 
 
@@ -406,7 +406,7 @@ def _written(place: Path, name: str, data: bytes) -> bool:
 
 
 def _remove_older(place: Path) -> None:
-    """Folders of other sources, but for the latest ones, which another installation may use."""
+    """Remove folders of other sources, except the latest ones, which another installation may use."""
     folders = [each for each in place.iterdir() if each.is_dir() and re.match(r"[0-9a-f]{20}-numba", each.name)]
     for folder in sorted(folders, key=lambda each: each.stat().st_mtime, reverse=True)[KEPT_FOLDERS:]:
         shutil.rmtree(folder, ignore_errors=True)
@@ -425,7 +425,7 @@ def _warn_once() -> None:
 
 @functools.cache
 def _have_names_drawn() -> bool:
-    """Have numba draw what distinguishes its functions; where it does not, code that is kept may call another one."""
+    """Make numba draw the numbers of its functions at random; otherwise cached code may call the wrong function."""
     identity = importlib.import_module("numba.core.bytecode").FunctionIdentity
     identity._unique_ids = names = _Names()
     return bool(identity.from_function(_found).unique_id == names.last)

@@ -1,7 +1,7 @@
 """Uniform and normal numbers from words, and a logarithm, with the same bits on every machine.
 
-The C library's logarithm differs between versions in the last bit, and so would a release between two
-workers; these use only operations that IEEE 754 rounds exactly.
+The C library's logarithm differs between versions in the last bit, and a release would then differ between
+workers; these functions use only operations that IEEE 754 rounds exactly.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def natural_log(x: float) -> float:
 
 @njit(nogil=True, cache=True)
 def unit_interval(word: U) -> float:
-    """u = ((word >> 11) + 0.5) 2^-53, in (0, 1): the uppermost word would round to 1 and gives 1 - 2^-53."""
+    """u = ((word >> 11) + 0.5) 2^-53, in (0, 1): the largest words would round to 1 and give 1 - 2^-53."""
     u = (np.float64(word >> U(11)) + 0.5) * 2.0**-53
     return min(u, LARGEST_BELOW_ONE)
 
@@ -115,7 +115,7 @@ def plain_uniforms(words: NDArray[np.uint64]) -> NDArray[np.float64]:
 
 
 def plain_normals(words: NDArray[np.uint64]) -> NDArray[np.float64]:
-    """`normal_quantile` of these, without the compiler."""
+    """`normal_quantile` of `plain_uniforms`, without the compiler."""
     return np.array([normal_quantile(u) for u in plain_uniforms(words).tolist()], np.float64)
 
 
@@ -139,7 +139,7 @@ def _record_normals(k0: U, k1: U, ids: NDArray[np.int64], word: U) -> NDArray[np
 def record_normals(k0: U, k1: U, ids: NDArray[np.int64], word: U) -> NDArray[np.float64]:
     out = np.empty(len(ids), np.float64)
     words = np.empty(1024, np.uint64)
-    for first in range(0, len(ids), 1024):  # hash and quantile apart: the hash alone runs in vector registers
+    for first in range(0, len(ids), 1024):  # hash and quantile separately: only the hash runs in vector registers
         count = min(1024, len(ids) - first)
         for i in range(count):
             words[i] = word_of_3(k0, k1, U(ids[first + i, 0]), U(ids[first + i, 1]), word)

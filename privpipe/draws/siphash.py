@@ -2,8 +2,8 @@
 
 Source: Aumasson, Bernstein, SipHash: a fast short-input PRF, Indocrypt 2012, and its reference code for the
 128-bit variant. Messages here are whole little-endian words, which is all that ids and draws need. Every
-constant is wrapped in np.uint64: an unsigned and a signed integer would meet in a float. As plain Python the
-functions take arrays of words: those of numpy wrap around, its scalars warn.
+constant is wrapped in np.uint64, since an unsigned and a signed integer would be promoted to a float. As plain
+Python the functions take arrays of words: arrays of numpy wrap around silently, its scalars warn.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = [
 U = np.uint64
 State = tuple[np.uint64, np.uint64, np.uint64, np.uint64]
 AT_ONCE = 1024
-"""Messages whose states are in the cache side by side."""
+"""Messages whose states fit into the cache together."""
 
 C0, C1 = U(0x736F6D6570736575), U(0x646F72616E646F6D)
 C2, C3 = U(0x6C7967656E657261), U(0x7465646279746573)
@@ -97,7 +97,7 @@ def four_rounds(v0: U, v1: U, v2: U, v3: U) -> State:
 
 @njit(nogil=True, cache=True)
 def close_64(v0: U, v1: U, v2: U, v3: U, words: U) -> U:
-    """The hash of 64 bits of a message of so many words."""
+    """The hash of 64 bits of a message of `words` words."""
     v0, v1, v2, v3 = absorb(v0, v1, v2, v3, words << U(59))  # byte length modulo 256 in the top byte
     v0, v1, v2, v3 = four_rounds(v0, v1, v2 ^ U(0xFF), v3)
     return v0 ^ v1 ^ v2 ^ v3
@@ -105,7 +105,7 @@ def close_64(v0: U, v1: U, v2: U, v3: U, words: U) -> U:
 
 @njit(nogil=True, cache=True)
 def close_128(v0: U, v1: U, v2: U, v3: U, words: U) -> tuple[U, U]:
-    """The two words of the hash of 128 bits of a message of so many words."""
+    """The two words of the hash of 128 bits of a message of `words` words."""
     v0, v1, v2, v3 = absorb(v0, v1, v2, v3, words << U(59))
     v0, v1, v2, v3 = four_rounds(v0, v1, v2 ^ U(0xEE), v3)
     first = v0 ^ v1 ^ v2 ^ v3
@@ -136,14 +136,14 @@ def word_of_3(k0: U, k1: U, a: U, b: U, c: U) -> U:
 
 @njit(nogil=True, cache=True)
 def _start_each(state: NDArray[np.uint64], own: State) -> None:
-    """Give many messages, a column each, the same state."""
+    """Set many messages, one per column, to the same state."""
     for part in range(4):
         state[part] = own[part]
 
 
 @njit(nogil=True, cache=True)
 def absorb_each(state: NDArray[np.uint64], of_messages: NDArray[np.uint64]) -> None:
-    """One more word of each message: so few rounds, without a branch, run in vector registers."""
+    """Absorb one more word of each message: few rounds without a branch, which run in vector registers."""
     v0, v1, v2, v3 = state[0], state[1], state[2], state[3]
     for i in range(len(of_messages)):
         v0[i], v1[i], v2[i], v3[i] = absorb(v0[i], v1[i], v2[i], v3[i], of_messages[i])
@@ -158,7 +158,7 @@ def _four_rounds_each(state: NDArray[np.uint64], count: int) -> None:
 
 @njit(nogil=True, cache=True)
 def close_each(state: NDArray[np.uint64], lengths: NDArray[np.uint64], long: bool, out: NDArray[np.uint64]) -> None:
-    """The hashes of messages by their lengths in words, which are overwritten; of 64 bits, or where `long` of 128.
+    """The hashes of messages, given their lengths in words, which are overwritten; of 64 bits, with `long` of 128.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Secrets from which draws follow, upper bounds on their strength, and one keyed stream per column of each stage."""
+"""Secrets that determine draws, upper bounds on their strength, and one keyed stream per column of each stage."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ ALPHABETS = (
 
 
 def most_bits(secret: bytes) -> float:
-    """What these bytes can hold if they were drawn at random in the way they look.
+    """The most entropy, in bits, that these bytes can have, if drawn at random from the alphabet that they use.
 
-    Text counts by the smallest of these alphabets that has all its characters: decimal and hexadecimal digits,
-    letters of one case, base64, printable ASCII. Words with spaces between count as drawn from a list of 7,776; all
-    else is bytes. A repetition counts once. This is a bound from above: a sentence from a book is weaker than it
-    looks, and only a drawn seed is as strong as it is long.
+    Text is counted by the smallest of these alphabets that has all its characters: decimal and hexadecimal digits,
+    letters of one case, base64, printable ASCII. Words separated by spaces count as drawn from a list of 7,776;
+    everything else counts as bytes. A repetition counts once. This is an upper bound: a sentence from a book is weaker
+    than it looks, and only a random seed is as strong as its length suggests.
 
     Examples
     --------
@@ -77,18 +77,18 @@ def most_bits(secret: bytes) -> float:
 
 
 def require_strong(secret: bytes, owner: str = "the seed") -> None:
-    """Refuse what cannot hold 128 bits.
+    """Refuse a secret that cannot have 128 bits of entropy.
 
     Raises
     ------
     UsageError
-        It names the remedy, never the secret.
+        The message names the remedy, never the secret.
     """
     bits = most_bits(secret)
     if bits < LEAST_BITS:
         raise UsageError(
-            f"{owner} holds {bits:.0f} bits at the most and needs {LEAST_BITS}: 32 hex digits, 22 base64 characters "
-            "or 16 random bytes at the least; `privpipe seed` makes one (for demonstrations and tests: "
+            f"{owner} has at most {bits:.0f} bits and needs {LEAST_BITS}: at least 32 hex digits, 22 base64 characters "
+            "or 16 random bytes; `privpipe seed` makes one (for demonstrations and tests: "
             "`seed: {insecure: ...}`)"
         )
 
@@ -100,7 +100,7 @@ def _period(text: str | bytes) -> int:
 
 
 MOST_INTEGER_BITS = 2048
-"""Of a seed that is an integer: its text is its decimal digits, which Python writes of so many in any setting."""
+"""Most bits of an integer seed: its text is its decimal digits, which Python writes up to this size in any setting."""
 
 
 @bordered
@@ -111,7 +111,7 @@ class Seed:
     Parameters
     ----------
     secret : bytes
-        At least one byte. Use `Seed.of`, which refuses what is easily guessed, for text and integers.
+        At least one byte. For text and integers use `Seed.of`, which refuses secrets that are easily guessed.
 
     Examples
     --------
@@ -125,7 +125,7 @@ class Seed:
 
     def __post_init__(self) -> None:
         if not isinstance(self.secret, bytes) or not self.secret:
-            raise UsageError("a seed must hold at least one byte; give a text or an integer")
+            raise UsageError("a seed must have at least one byte; give a text or an integer")
 
     def __repr__(self) -> str:
         return "Seed(secret)"
@@ -137,7 +137,7 @@ class Seed:
         Raises
         ------
         UsageError
-            Of another type, empty, or of fewer than 128 bits (see `privpipe.draws.stream`).
+            The value has another type, is empty, or has fewer than 128 bits (see `privpipe.draws.stream`).
         """
 
         found = cls.insecure(value)
@@ -146,12 +146,12 @@ class Seed:
 
     @classmethod
     def insecure(cls, value: str | int | bytes) -> Seed:
-        """The seed of any text, integer or bytes, however easily it is guessed: for demonstrations and tests.
+        """The seed of any text, integer or bytes, even if easily guessed: only for demonstrations and tests.
 
         Raises
         ------
         UsageError
-            Of another type, or empty.
+            The value has another type or is empty.
         """
         if isinstance(value, bool) or not isinstance(value, str | int | bytes):
             raise UsageError(f"a seed is a text or an integer, not {type(value).__name__}")
@@ -163,7 +163,7 @@ class Seed:
 
     @classmethod
     def public(cls, label: str) -> Seed:
-        """A constant that everyone knows: hashes under it are as public as what was hashed."""
+        """A constant that everyone knows: hashes under it are as public as the hashed data."""
         return cls(label.encode())
 
     @classmethod
@@ -172,12 +172,12 @@ class Seed:
         return cls(os.urandom(32))
 
     def commitment(self, salt: str) -> str:
-        """A hash that shows later which seed was used, to who has the seed; two with different salts link nothing.
+        """A hash that later shows anyone with the seed which seed was used; different salts make hashes unlinkable.
 
         Parameters
         ----------
         salt : str
-            The id of the run; of a plan made outside a run, a separate salt that is kept next to the commitment.
+            The id of the run; for a plan made outside a run, a separate salt that is stored next to the commitment.
 
         Examples
         --------
@@ -208,7 +208,7 @@ PLACES = ("from_env", "from_file")
 
 
 def require_key_place(owner: str, place: object) -> None:
-    """Refuse what is not ``{from_env: NAME}`` or ``{from_file: PATH}``; a key in the policy text is not secret.
+    """Refuse anything but ``{from_env: NAME}`` or ``{from_file: PATH}``; a key in the policy text is not secret.
 
     Raises
     ------
@@ -245,7 +245,7 @@ def read_key(owner: str, place: Mapping[str, str]) -> bytes:
 
 
 def key_id(key: bytes) -> str:
-    """What plans and logs may say of a key: 8 hex digits of HMAC(key, "id").
+    """The part of a key that plans and logs may show: 8 hex digits of HMAC(key, "id").
 
     Examples
     --------
@@ -268,7 +268,7 @@ class Stream:
     little-endian. Source: Aumasson, Bernstein, Indocrypt 2012.
 
     Every method takes `ids`, int64 of shape (n, 2): the record ids' signed words, first and second; and draws
-    one value per record. Draws of one record with different `word` are independent. No ids, no draws.
+    one value per record. Draws of one record with different `word` are independent. Without ids there are no draws.
 
     Parameters
     ----------
@@ -296,7 +296,7 @@ class Stream:
 
     @property
     def key_words(self) -> tuple[np.uint64, np.uint64]:
-        """The key as two little-endian words, for kernels that draw on their own."""
+        """The key as two little-endian words, for kernels that make their draws themselves."""
         from privpipe.draws.siphash import key_words
 
         return key_words(self.key)
@@ -314,7 +314,7 @@ class Stream:
         return np.asarray(record_uniforms(*self.key_words, _checked(ids), np.uint64(word)))
 
     def normal(self, ids: NDArray[np.int64], word: int = 0) -> NDArray[np.float64]:
-        """Standard normal by the inverse distribution function: one word a draw, no rejection."""
+        """Standard normal by the inverse distribution function: one word per draw, no rejection."""
         from privpipe.draws.elementary import record_normals
 
         return np.asarray(record_normals(*self.key_words, _checked(ids), np.uint64(word)))
@@ -357,7 +357,7 @@ class Stream:
         Returns
         -------
         ndarray of int64, shape (n,)
-            To be compared as signed integers, which every engine has.
+            Compared as signed integers, which every engine has.
         """
         return self.words(ids, ORDER).view(np.int64)
 
@@ -379,7 +379,7 @@ class Stream:
         return positions
 
     def counter(self, start: int, count: int, word: int = 0) -> NDArray[np.uint64]:
-        """Words keyed by a number instead of a record: of ranks or steps start .. start + count - 1.
+        """Words keyed by a number instead of a record: for ranks or steps start .. start + count - 1.
 
         The message is two words long, a record's three, so the two never meet.
         """
@@ -403,18 +403,19 @@ class Draws:
     Parameters
     ----------
     root : Seed
-        Of one run, of one frozen plan, or the seed itself for a stage that is applied without a policy
+        Root of one run or of one frozen plan, or the seed itself for a stage that is applied without a policy
         (see `privpipe.running.stage_run.DrawRoot`).
     stage : int
         Position in the policy's `transform` list, from 0, implicit stages left out.
     transformer : str
         The transformer's name in the catalogue.
     bound : str
-        Digest of all else the draws are bound to: the stage's parameters, the learnt figures that shape its output
-        and, unless a draw is bound to the value it masks, the source. Stages that differ in any share no draw.
+        Digest of everything else that the draws are bound to: the stage's parameters, the learnt figures that shape its
+        output and, unless a draw is bound to the value it masks, the source. Stages that differ in any of these share
+        no draw.
     scheme : str
         How K is derived. `SHARED_SCHEME` is that of plans of version 1, whose root is the seed: all policies that
-        begin with the same stage shared its draws.
+        began with the same stage shared its draws.
 
     Examples
     --------
@@ -435,16 +436,16 @@ class Draws:
         return f"Draws(stage={self.stage}, transformer={self.transformer!r})"
 
     def of(self, column: str) -> Stream:
-        """The stream of one column, so that one more column leaves the draws of the others alone.
+        """The stream of one column, so that one more column does not change the draws of the others.
 
-        What is drawn for a whole stage rather than for a column takes the empty name.
+        Draws for a whole stage rather than for a column take the empty name.
         """
         return Stream(self._key(column)[:16])
 
     def key_id(self, column: str) -> str:
         """A name of K that does not disclose it: 32 hex digits of HMAC-SHA256(K, "privpipe/key id/2").
 
-        Two stages have the same name for a column exactly if they draw the same for it.
+        Two stages have the same name for a column exactly if they make the same draws for it.
         """
         return hmac.new(self._key(column), b"privpipe/key id/2", hashlib.sha256).hexdigest()[:32]
 
@@ -457,7 +458,7 @@ def _checked(ids: NDArray[np.int64]) -> NDArray[np.int64]:
     if array.ndim != 2 or array.shape[1] != 2:
         raise UsageError(f"record ids have shape (n, 2), got {array.shape}")
     array = array.view()
-    array.flags.writeable = False  # one compiled version for arrays that may and may not be written
+    array.flags.writeable = False  # one compiled version for writable and read-only arrays
     return array
 
 
@@ -499,18 +500,18 @@ class RunKey:
         return cls(seed.bound("privpipe/run/2", policy_digest, source))
 
     def rows(self, plan: str = "") -> Stream:
-        """The order in which released rows are written, and what else there is to a layout.
+        """The order in which released rows are written, and the rest of the layout.
 
         Parameters
         ----------
         plan : str
-            Digest of the plans of the stages, so that what policy and source do not contain (a hierarchy's file, a
-            frozen plan, a key) parts two releases as well.
+            Digest of the plans of the stages, so that anything outside policy and source (a hierarchy's file, a
+            frozen plan, a key) also gives two releases different orders.
         """
         return self._stream(f"rows/{plan}")
 
     def attacks(self) -> Stream:
-        """The order of records by which the attacked ones are sampled: the same for every measure and setting."""
+        """The order of records by which attacked records are sampled: the same for every measure and setting."""
         return self._stream("attacks")
 
     def _stream(self, purpose: str) -> Stream:

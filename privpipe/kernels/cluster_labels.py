@@ -1,4 +1,4 @@
-"""Lowest common ancestors, what their labels lose, and the neighbours and unions that lose least."""
+"""Lowest common ancestors, the loss of their labels, and the neighbours and unions with the least loss."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ __all__ = [
 
 
 UNIT = 1 << 22
-"""A loss of 1 as a whole number: no rounding decides."""
+"""Integer that represents a loss of 1, so that no decision depends on rounding."""
 FORBIDDEN = 1 << 30
-"""What a label loses that may not be given."""
+"""Loss of a forbidden label."""
 LARGEST = 1 << 20
-"""Entries of a column's table; a larger tree is climbed instead."""
+"""Most entries of a column's table; a larger tree is climbed instead."""
 
 
 class Labels(NamedTuple):
-    """The trees of all columns, as compiled code takes them.
+    """The trees of all columns, in the form that compiled code takes.
 
-    A node is a place in `table`. Where its column has a table of all pairs, the lowest node above it and a leaf stands
-    that many places further. Elsewhere the nodes of a column's leaves stand level after level.
+    A node is a place in `table`. Where its column has a table of all pairs, the lowest node above it and a leaf is
+    stored at that place plus the leaf's number. Otherwise the nodes of a column's leaves are stored level after level.
 
     Parameters
     ----------
     table : ndarray of int32, flat
     lost : ndarray of int32, flat
-        What a record loses under the label of each node of `table`, in units; `forbidden` where it may not be given.
+        Loss of a record under the label of each node of `table`, in units; `forbidden` where the label is not allowed.
     bottoms : ndarray of int32, shape (m,)
         Where the nodes of each column's leaves at its lowest level begin in `leaves`.
     leaves : ndarray of int32, flat
@@ -73,9 +73,9 @@ def labels_of(
     *,
     largest: int = LARGEST,
 ) -> Labels:
-    """From the label of each leaf of each column, level by level, and what a record with that leaf loses there.
+    """From the label of each leaf of each column, level by level, and the loss of a record with that leaf there.
 
-    The last level of each column holds one label.
+    The last level of each column has one label.
 
     Examples
     --------
@@ -114,7 +114,7 @@ def _levels(levels: Sequence[Ints], lost: Sequence[Ints], sizes: list[int]) -> t
 
 
 def _pairs(levels: Sequence[Ints], lost: Sequence[Ints], sizes: list[int]) -> tuple[Ints, Ints, Ints]:
-    """One row per node: the node itself where a leaf lies below, else what its parent's row says."""
+    """One row per node: the node itself for leaves below it, otherwise the entry of its parent's row."""
     width = len(levels[0])
     starts = np.concatenate([[0], np.cumsum(sizes)]) * width
     above = np.full((1, width), starts[-2])
@@ -144,13 +144,13 @@ def climbed(table, first, width, node, leaf):  # type: ignore[no-untyped-def]
 
 
 def nearest(labels: Labels, leaves: NDArray[np.int32], pools: Ints, many: int) -> NDArray[np.int32]:
-    """Neighbours of each combination, nearest first, ties by their places; -1 behind the last.
+    """Neighbours of each combination, nearest first, ties by their places; -1 after the last.
 
     Parameters
     ----------
     leaves : ndarray of int32, shape (t, m)
     pools : ndarray of int64, shape (p + 1,)
-        Where each pool begins: combinations look for neighbours in their own.
+        Where each pool begins: the neighbours of a combination are in its pool.
 
     Examples
     --------
@@ -201,14 +201,14 @@ NEVER = int(np.iinfo(np.int64).max)
 
 
 class LevelTables(NamedTuple):
-    """Labels and losses of all columns at the levels that may be used, as compiled code takes them.
+    """Labels and losses of all columns at the allowed levels, in the form that compiled code takes.
 
     Parameters
     ----------
     codes : ndarray of int32, flat
         Column after column, level after level: the label of each leaf, in leaf order.
     lost : ndarray of int64, flat
-        What a record with that leaf loses there, in units.
+        Loss of a record with that leaf at that level, in units.
     starts, widths, heights : ndarray of int64, shape (m,)
         Where each column begins, its leaves and its levels.
     """
@@ -221,16 +221,16 @@ class LevelTables(NamedTuple):
 
 
 class Extents(NamedTuple):
-    """Classes by what a union needs of them; one without records is gone.
+    """Properties of classes that a union needs; a class without records no longer exists.
 
     Parameters
     ----------
     low, high : ndarray of int64, shape (g, m)
         First and last leaf among the members, in leaf order.
     records, costs : ndarray of int64, shape (g,)
-        Records, and what they lose together under the labels that they have.
+        Records, and their total loss under their current labels.
     kinds : ndarray of int64, shape (g,)
-        Only classes of one kind may become one: those with equal values in the columns that stay as they are.
+        Only classes of one kind may be united: those with equal values in the fixed columns.
     """
 
     low: Ints
@@ -241,7 +241,7 @@ class Extents(NamedTuple):
 
 
 def level_tables(levels: Sequence[Sequence[Ints]], lost: Sequence[Sequence[Ints]]) -> LevelTables:
-    """From the label of each leaf of each column, level by level, and what a record with that leaf loses there."""
+    """From the label of each leaf of each column, level by level, and the loss of a record with that leaf there."""
     widths = np.array([len(own[0]) for own in levels], dtype=np.int64)
     heights = np.array([len(own) for own in levels], dtype=np.int64)
     ends = np.cumsum(widths * heights)
@@ -250,19 +250,19 @@ def level_tables(levels: Sequence[Sequence[Ints]], lost: Sequence[Sequence[Ints]
 
 
 def union_increases(tables: LevelTables, classes: Extents, own: int) -> tuple[Ints, NDArray[np.int16]]:
-    """What the union of one class with each other one loses more than the two do.
+    """Additional loss of the union of one class with each other one, compared with the two classes.
 
     Parameters
     ----------
     own : int
-        Place of the one class.
+        Place of this class.
 
     Returns
     -------
     (ndarray of int64, shape (g,), ndarray of int16, shape (g, m))
-        Increases, in units, `NEVER` for the class itself, those that are gone, those of another kind and unions that
-        no label covers; a union may lose less than its parts. Then the level of each union in each column, counted
-        from the lowest that may be used.
+        Increases, in units, `NEVER` for the class itself, classes that no longer exist or are of another kind, and
+        unions that no label covers; a union may lose less than its parts. Then the level of each union in each column,
+        counted from the lowest allowed one.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Search for clusters that lose less: a few groups are freed, grown again, and kept where they are no worse."""
+"""Search for clusters with less loss: a few groups are freed, grown again, and kept where they are not worse."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RECORDS, VALUES, COST, SIZE = 0, 1, 2, 3
 
 
 class Freed(NamedTuple):
-    """What a step has to group.
+    """The combinations that a step has to group.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ class Freed(NamedTuple):
 
 
 class Made(NamedTuple):
-    """Groups: the nodes that label them; their records, values, cost and size."""
+    """New groups: the nodes that label them; their records, values, cost and size."""
 
     nodes: NDArray[np.int32]
     held: Ints
@@ -61,7 +61,7 @@ def passes(records, values, rule):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True, inline="always")
 def _lost(labels, nodes, leaves):  # type: ignore[no-untyped-def]
-    """What a record loses under the labels above some nodes and leaves."""
+    """The loss of a record under the labels above some nodes and leaves."""
     table, lost, _, _, firsts, widths, _ = labels
     found = np.int64(0)
     for j in range(len(nodes)):
@@ -74,7 +74,7 @@ def _lost(labels, nodes, leaves):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def put(labels, freed, at, made, g):  # type: ignore[no-untyped-def]
-    """Put a combination into a group, a new one where it is empty."""
+    """Put a combination into a group, which may be empty."""
     table, lost, _, _, firsts, widths, _ = labels
     nodes, held = made.nodes[g], made.held[g]
     leaves = freed.leaves[at]
@@ -121,7 +121,7 @@ def _seed(labels, freed, n, made, last, draw):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _grown(labels, freed, n, made, g, rule):  # type: ignore[no-untyped-def]
-    """Add what loses least until the group passes; whether it does."""
+    """Add the combinations with the least loss until the group passes; whether it does."""
     own, leaves, held = freed.own, freed.leaves, freed.held
     while not passes(made.held[g, RECORDS], made.held[g, VALUES], rule):
         least, best = np.int64(0), NONE
@@ -138,7 +138,7 @@ def _grown(labels, freed, n, made, g, rule):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def regrown(labels, freed, n, made, rule, wanted, draws):  # type: ignore[no-untyped-def]
-    """Groups of what is freed, at most as many as wanted, apart from combinations that pass alone; how many, or 0."""
+    """Groups of the freed combinations, at most `wanted` unless more pass by themselves; how many, or 0."""
     own, held = freed.own, freed.held
     many, last = 0, NONE
     own[:n] = NONE
@@ -169,7 +169,7 @@ def regrown(labels, freed, n, made, rule, wanted, draws):  # type: ignore[no-unt
 
 @njit(nogil=True, cache=True)
 def _cheapest(labels, freed, at, made, many):  # type: ignore[no-untyped-def]
-    """The group, but for its own, in which a combination adds least to the cost, and how much."""
+    """The other group to whose cost a combination adds least, and how much."""
     least, best = np.int64(0), NONE
     for g in range(many):
         if g != freed.own[at]:
@@ -182,7 +182,7 @@ def _cheapest(labels, freed, at, made, many):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def moved(labels, freed, n, made, many, rule):  # type: ignore[no-untyped-def]
-    """Single moves that lose less, in the order of the combinations, while the donor still passes."""
+    """Single moves that reduce the loss, in the order of the combinations, while the donor still passes."""
     own, held = freed.own, made.held
     for _ in range(ROUNDS if many > 1 else 0):
         changed = False
@@ -209,7 +209,7 @@ def moved(labels, freed, n, made, many, rule):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def allowed(labels, made, many):  # type: ignore[no-untyped-def]
-    """Whether no group has a label that may not be given."""
+    """Whether no group has a forbidden label."""
     for g in range(many):  # noqa: SIM110 (compiled)
         if made.held[g, COST] >= labels.forbidden * made.held[g, RECORDS]:
             return False
@@ -217,11 +217,11 @@ def allowed(labels, made, many):  # type: ignore[no-untyped-def]
 
 
 FEWEST, MOST = 2, 6
-"""Groups that a step frees."""
+"""Least and most groups that a step frees."""
 MOST_FREED = 64
-"""Combinations that a step frees, but for those of the first group."""
+"""Most combinations that a step frees, apart from those of the first group."""
 FIRST, MANY, SKIPS, FEWER, SEEDS = 0, 1, 2, 3, 4
-"""Words of a step."""
+"""Word numbers of the draws of a step."""
 
 
 class Combinations(NamedTuple):
@@ -233,7 +233,7 @@ class Combinations(NamedTuple):
     held : ndarray of int64, shape (t, 2)
         Records, and a bit for each sensitive value seen.
     around : ndarray of int32, shape (t, n)
-        Neighbours, nearest first; -1 behind the last.
+        Neighbours, nearest first; -1 after the last.
     """
 
     leaves: NDArray[np.int32]
@@ -258,7 +258,7 @@ def searched(
     rule : (int, int)
         Records, and distinct sensitive values, that a group must hold.
     steps : (int, int)
-        Numbers of the first step and of the one behind the last: draws belong to them.
+        Numbers of the first step and of the one after the last: draws belong to step numbers.
     key : (uint64, uint64)
     """
     found = groups.copy()
@@ -298,7 +298,7 @@ def _chosen(state, around, step, key, chosen):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _free(state, rows, chosen, freed, names):  # type: ignore[no-untyped-def]
-    """What is in some groups, in the order of the combinations of each; how many."""
+    """The combinations of some groups, in their order within each; how many."""
     _, heads, following, _ = state
     leaves, held, _, nodes = rows
     n = 0
@@ -328,7 +328,7 @@ def _state(groups):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _kept(state, names, n, freed, places):  # type: ignore[no-untyped-def]
-    """Give combinations to the groups that were made of them."""
+    """Assign combinations to their new groups."""
     groups, heads, following, sizes = state
     for at in range(n - 1, -1, -1):
         group, c = places[freed.own[at]], names[at]

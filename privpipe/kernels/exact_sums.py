@@ -55,7 +55,7 @@ MISSING, INFINITE = 1, 2
 
 @njit(nogil=True, cache=True)
 def carry(limbs: Ints) -> Ints:
-    """Bring every limb into 0 .. 2^32 - 1; what is left over at the top is the sign."""
+    """Bring every limb into 0 .. 2^32 - 1; the remainder at the top is the sign."""
     tops = np.zeros(len(limbs), np.int64)
     for row in range(len(limbs)):
         over = 0
@@ -76,7 +76,7 @@ def split_floats(
     absent: NDArray[np.uint8],
     extremes: Floats,
 ) -> int:
-    """Write each value as part and place, mark records without a finite one, widen the extremes."""
+    """Write each value as part and place, mark records without a finite value, widen the extremes."""
     infinite = 0
     for r in range(len(column)):
         x = column[r]
@@ -94,7 +94,7 @@ def split_floats(
                 place -= 1
             parts[r] = -part if bits < 0 else part
             places[r] = place
-            positive = x + 0.0  # of -0.0 and 0.0, which are equal, the order of the cells would choose
+            positive = x + 0.0  # -0.0 and 0.0 are equal: the order of the cells would decide
             extremes[0] = np.fmin(extremes[0], positive)
             extremes[1] = np.fmax(extremes[1], positive)
     return infinite
@@ -108,7 +108,7 @@ def split_integers(
     absent: NDArray[np.uint8],
     extremes: Floats,
 ) -> int:
-    """As `split_floats`, of integers."""
+    """As `split_floats`, for integers."""
     parts[: len(column)] = column
     places[: len(column)] = FINEST
     present = column
@@ -148,7 +148,7 @@ def add_up(
     absent: NDArray[np.uint8],
     limbs: Ints,
 ) -> None:
-    """Add the records present in all columns: a row of limbs for each column, then one for each pair."""
+    """Add the records with a value in all columns: a row of limbs for each column, then one for each pair."""
     s = len(parts)
     for i in range(s):
         for r in range(len(absent)):
@@ -190,9 +190,9 @@ class ExactSums:
     products : tuple of int
         Sums of x_i x_j for i <= j, row by row of the upper triangle, in units of 2^-2148.
     minima, maxima : tuple of float
-        Of the finite cells of each column; NaN without any.
+        Extremes of the finite cells of each column; NaN where there are none.
     decimals : tuple of int
-        Digits after the point of each column: its values are the integers measured, over 10 to that power.
+        Digits after the point of each column: its values are the summed integers divided by 10 to that power.
 
     Examples
     --------
@@ -319,7 +319,7 @@ def measure_sums(
 
 
 def counted_alone(present: Bools) -> ExactSums:
-    """The state of so many records over no column, where only their number is asked for.
+    """The state of the present records over no column, where only their number is needed.
 
     Examples
     --------
@@ -346,7 +346,7 @@ class _PlainSums:
             beyond = np.isinf(column) & ~nothing
             absent |= np.where(nothing, np.uint8(MISSING), np.where(beyond, np.uint8(INFINITE), np.uint8(0)))
             self.infinite[i] += int(beyond.sum())
-            present = column[~nothing & ~beyond] + 0  # of -0.0 and 0.0, which are equal, the order would choose
+            present = column[~nothing & ~beyond] + 0  # -0.0 and 0.0 are equal: the order would decide
             if len(present):
                 ends = np.array([present.min(), present.max()], np.float64)
                 self.extremes[i] = np.fmin(self.extremes[i, 0], ends[0]), np.fmax(self.extremes[i, 1], ends[1])
@@ -361,7 +361,7 @@ class _PlainSums:
                 at += 1
 
     def drain(self) -> None:
-        """All is in Python integers already."""
+        """All sums are in Python integers already."""
 
 
 class _LimbSums(_PlainSums):
@@ -424,7 +424,7 @@ def rounded_sqrt(numerator: int, denominator: int) -> float:
 
 
 def _rounded(numerator: int, denominator: int) -> float:
-    """The double nearest to a fraction; infinite beyond the largest, NaN for a denominator of 0."""
+    """The double nearest to a fraction; infinite above the largest double, NaN for a denominator of 0."""
     if denominator == 0:
         return math.nan
     try:
@@ -509,7 +509,7 @@ def exact_sum_by_class(offsets: Any, values: Any, counts: Any) -> Any:
     ----------
     offsets : ndarray of int64, shape (n_classes + 1,)
     values : ndarray of float64, shape (n_cells,)
-        A class with one that is not finite has the plain sum.
+        A class with a value that is not finite gets the plain sum.
     counts : ndarray of int64, shape (n_cells,)
         Below 2^53.
 
@@ -546,7 +546,7 @@ def exact_sum_by_class(offsets: Any, values: Any, counts: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _error(value: float, count: float, product: float) -> Any:
-    """What value x count exceeds its rounded product by."""
+    """The exact value x count minus its rounded product."""
     wide = SPLITTER * value
     if not np.isfinite(wide):
         return 0.0

@@ -1,4 +1,4 @@
-"""Households: which are partly left, compositions of values that live together, and pairs that exchange their areas.
+"""Households: which lost some of their members, their compositions, and pairs that exchange their areas.
 
 Areas are exchanged from the coarsest to the finest, the riskiest households first. The rules are those of targeted
 record swapping as census offices of the European Statistical System use it. Source: Shlomo, Tudor, Groom, Data swapping
@@ -70,7 +70,7 @@ def composition_schema(household: pa.Field) -> pa.Schema:
 
 @dataclass(frozen=True)
 class Bucketed:
-    """A number for each row, the same for all rows of a household; many households share one."""
+    """A bucket number for each row, the same for all rows of a household; many households share a bucket."""
 
     household: str
 
@@ -82,14 +82,15 @@ class Bucketed:
 class Composed:
     """One row per household, from all rows of some households.
 
-    A composition is the multiset of what the members have in `keys`; a member is a row, or the multiset of a person's
-    rows. It is known by the sum of 128-bit hashes of its members, which no order changes, and by their number.
+    A composition is the multiset of the members' values in `keys`; a member is a row, or the multiset of a person's
+    rows. It is identified by the sum of the 128-bit hashes of its members, which is independent of their order, and by
+    their number.
 
     Parameters
     ----------
     keys : tuple of str
     household : str
-        Without missing values, which the caller sees to.
+        Without missing values; the caller must ensure this.
     person : str, optional
 
     Examples
@@ -146,22 +147,22 @@ def _sums(words: Words, places: NDArray[np.intp], groups: int) -> Words:
 
 @dataclass(frozen=True)
 class Swapping:
-    """What is known of the households, and their draws.
+    """The properties of the households, and their draws.
 
     Parameters
     ----------
     areas : ndarray of int64, shape (n, levels)
-        Number of each household's area, from the coarsest level to the finest; a finer area lies in one coarser one.
+        Number of each household's area, from the coarsest level to the finest; each area is part of one coarser area.
     kinds : sequence of ndarray of int64, shape (n,)
-        A profile each, in the order they are tried: households of one number may exchange their areas.
+        One array per profile, in the order they are tried: households with the same number may exchange their areas.
     risk : ndarray of float64, shape (n, levels)
-        At least 0. A household is drawn, as donor too, in proportion to it; 0: never.
+        At least 0. A household is drawn in proportion to it, also as a donor; 0: never.
     high : ndarray of bool, shape (n, levels)
-        Whether it must be swapped across the areas of a level.
+        Whether a household must be swapped across the areas of a level.
     quotas : ndarray of int64, shape (finest areas,)
-        Swaps that begin in each area of the finest level; those that must be count among them.
+        Swaps that begin in each area of the finest level, including the required ones.
     chosen, offered : ndarray of float64, shape (n,) and (n, levels)
-        Standard exponential draws: who is swapped first, and who is a donor first at each level.
+        Standard exponential draws: the order in which households are swapped, and are donors at each level.
     """
 
     areas: Ints
@@ -180,13 +181,13 @@ class HouseholdSwaps:
     Parameters
     ----------
     partner : ndarray of int64, shape (n,)
-        -1 for a household that stays.
+        -1 for a household that is not swapped.
     required, without_donor : tuple of int
-        Of each level: households that had to be swapped and were not yet; those of them that found no donor.
+        For each level: households that had to be swapped and were not yet; those of them that found no donor.
     swaps : tuple of int
-        Swaps made because they had to be, a level each, and last those drawn to reach the rate.
+        Required swaps at each level, and last the swaps drawn to reach the rate.
     missing : int
-        Swaps short of the quotas, for want of donors.
+        Swaps missing from the quotas for lack of donors.
     """
 
     partner: Ints
@@ -197,7 +198,7 @@ class HouseholdSwaps:
 
 
 class _Donors:
-    """The households of one kind and level that can still be had, the first draw of each area on top."""
+    """The households of one kind and level that are still available, the first draw of each area on top."""
 
     def __init__(self, kinds: Ints, areas: Ints, clock: Floats, free: Bools) -> None:
         able = np.flatnonzero(free & np.isfinite(clock))
@@ -255,7 +256,7 @@ class _Level:
         self.donors: dict[int, _Donors] = {}
 
     def swap(self, household: int) -> bool:
-        """Whether a donor was found, the profiles tried in order."""
+        """Swap a household; whether a donor was found, trying the profiles in order."""
         for at, kinds in enumerate(self.given.kinds):
             if at not in self.donors:
                 self.donors[at] = _Donors(kinds, self.areas, self.offered, self.free)
@@ -268,7 +269,7 @@ class _Level:
 
 
 def swapped_households(given: Swapping) -> HouseholdSwaps:
-    """Swap the households that must be, level by level, then as many drawn ones as the quotas ask for.
+    """Swap the households that must be swapped, level by level, then as many drawn ones as the quotas require.
 
     A household that must be swapped across the areas of a level and finds no donor there is tried at the next one,
     whose areas are smaller. Every household is swapped at most once.
@@ -333,7 +334,7 @@ def swap_quotas(households: Ints, swaps: int, order: Ints, start: float) -> Ints
 
 
 def _drawn(given: Swapping, level: _Level, left: Ints) -> int:
-    """Swap drawn households until each area has its quota; what is left of it is taken off `left` in place."""
+    """Swap drawn households until each area has its quota; `left`, the remaining quotas, is reduced in place."""
     able = np.flatnonzero(level.free & np.isfinite(level.first) & (left[given.areas[:, -1]] > 0))
     made, wanted = 0, int(left.sum())
     for household in able[np.argsort(level.first[able], kind="stable")].tolist():
@@ -347,5 +348,5 @@ def _drawn(given: Swapping, level: _Level, left: Ints) -> int:
 
 
 def _clock(draws: Floats, risk: Floats) -> Floats:
-    """Exponential draws of these rates: in their order households are drawn without replacement in proportion."""
+    """Exponential draws with these rates: their order is a draw without replacement in proportion to the risk."""
     return np.asarray(np.divide(draws, risk, out=np.full(len(draws), np.inf), where=risk > 0))

@@ -1,6 +1,6 @@
-"""Integer programs: solved by HiGHS in scipy, without its output, with a status that says what was proved.
+"""Integer programs: solved by HiGHS in scipy, without its output, with a status that shows what was proved.
 
-A program is given by its matrices, or modelled in pulp: the solvers that pulp brings differ from version to version.
+A program is given by its matrices, or modelled in pulp; pulp's bundled solvers differ from version to version.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ __all__ = ["NAME", "PACKAGE", "Limits", "Solved", "broken", "minimum", "quiet", 
 
 _alone = threading.Lock()
 _SOLVER = b"Highs"
-"""How the lines of HiGHS begin that no option silences."""
+"""Start of the lines that HiGHS prints and no option silences."""
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Drop what the solver prints meanwhile, and send to standard error what else is printed; one thread at a time.
+    """Drop what the solver prints in this context, and send other output to standard error; one thread at a time.
 
     Only Linux distinguishes the two. Where there are no file descriptors, nothing is done.
 
@@ -64,7 +64,7 @@ def quiet() -> Iterator[None]:
 
 
 def _pass_on(printed: bytes) -> None:
-    """Write to standard error what is none of the solver's, where there is one."""
+    """Write to standard error, where there is one, the output that is not the solver's."""
     others = b"".join(line for line in printed.splitlines(keepends=True) if not line.startswith(_SOLVER))
     if others:
         try:
@@ -74,13 +74,13 @@ def _pass_on(printed: bytes) -> None:
 
 
 def _flush() -> None:
-    """Write out what the C library holds back for standard output."""
+    """Flush the C library's buffer of standard output."""
     if os.name == "posix":
         ctypes.CDLL(None).fflush(None)
 
 
 NAME, PACKAGE = "highs", "scipy"
-"""The solver, and the distribution that brings it."""
+"""The solver, and the distribution that contains it."""
 _OPTIMAL, _INFEASIBLE = 0, 2
 _INTEGER = "Integer"
 
@@ -92,13 +92,13 @@ class Limits:
     Parameters
     ----------
     seconds : float, default inf
-        The clock, as a last resort: what it ends differs from machine to machine.
+        Time limit, as a last resort: a result that it cuts short differs from machine to machine.
     nodes : int, optional
         Nodes of the search.
     gap : float, default 0
         Relative distance to the bound at which the search may stop.
     tolerance : float, optional
-        By how much rows and whole numbers may be missed. Default: that of the solver, 1e-6.
+        By how much rows and whole numbers may be violated. Default: that of the solver, 1e-6.
     """
 
     seconds: float = math.inf
@@ -107,7 +107,7 @@ class Limits:
     tolerance: float | None = None
 
     def options(self) -> Any:
-        """As `milp` takes them, with what its stubs know nothing of and it hands on."""
+        """The options of `milp`, including those that it passes on and its stubs do not contain."""
         given = {
             "mip_rel_gap": self.gap,
             "node_limit": self.nodes,
@@ -125,13 +125,13 @@ class Solved:
     Parameters
     ----------
     values : ndarray of float64, optional
-        The best feasible solution that was found; None: none was.
+        The best feasible solution that was found, or None.
     proved : bool
-        Whether it is proved to be the best, within the gap asked for; without `values`: that there is no solution.
+        Whether it is proved to be the best within the required gap; without `values`: that there is no solution.
     bound : float
-        No solution costs less, as far as was proved.
+        Proved lower bound of the cost of any solution.
     by_clock : bool
-        Whether the clock ended it, so that it cannot be repeated exactly.
+        Whether the time limit ended it, so that it cannot be repeated exactly.
     """
 
     values: Floats | None
@@ -153,7 +153,7 @@ def minimum(
     integral: Bools,
     limits: Limits,
 ) -> Solved:
-    """The least `costs @ x` such that `rows @ x` and `x` lie within their bounds and `x[integral]` is whole.
+    """The least `costs @ x` such that `rows @ x` and `x` are within their bounds and `x[integral]` is whole.
 
     Parameters
     ----------
@@ -167,7 +167,7 @@ def minimum(
     Raises
     ------
     EngineError
-        The solver cannot be loaded or breaks down.
+        The solver cannot be loaded or fails.
 
     Examples
     --------
@@ -184,7 +184,7 @@ def minimum(
         from scipy.optimize import Bounds, LinearConstraint, milp
 
         with quiet(), warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # it says that it hands the tolerances on
+            warnings.simplefilter("ignore", RuntimeWarning)  # it warns that it passes the tolerances on
             ended = milp(
                 costs,
                 constraints=LinearConstraint(rows, *between),
@@ -192,17 +192,17 @@ def minimum(
                 integrality=integral.astype(np.int64),
                 options=limits.options(),
             )
-    except Exception as error:  # noqa: BLE001 whatever breaks in a foreign library is an error of ours
+    except Exception as error:  # noqa: BLE001 any failure of a foreign library becomes an EngineError
         raise broken(PACKAGE, error) from None
     values = None if ended.x is None else np.asarray(ended.x, dtype=np.float64)
     proved = ended.status == (_INFEASIBLE if values is None else _OPTIMAL)
-    told = [each for each in (ended.fun if proved else None, ended.mip_dual_bound) if each is not None]
-    bound = min(map(float, told), default=math.inf if proved else -math.inf)
+    lower = [each for each in (ended.fun if proved else None, ended.mip_dual_bound) if each is not None]
+    bound = min(map(float, lower), default=math.inf if proved else -math.inf)
     return Solved(values, proved, bound, not proved and time.monotonic() - start >= 0.95 * limits.seconds)
 
 
 def solve(problem: Any, limits: Limits) -> Solved:
-    """Solve a pulp problem that is to be made small; its variables hold the solution, or None where none was found.
+    """Solve a pulp problem of minimisation; its variables then hold the solution, or None where none was found.
 
     Variables are taken in the order of their names, which is the same for every version of pulp.
 
@@ -239,13 +239,13 @@ def solve(problem: Any, limits: Limits) -> Solved:
 
 
 def broken(package: str, error: BaseException) -> EngineError:
-    """What to say where a package that integer programs need does not load or breaks down."""
+    """The error for a package that integer programs need and that does not load or fails."""
     try:
-        told = f"{package} {version(package)}"
+        distribution = f"{package} {version(package)}"
     except ModuleNotFoundError:
         return EngineError(f"integer programs need {package}, which is not installed; pip install {package}")
     return EngineError(
-        f"{told}, which integer programs need, broke down ({type(error).__name__}); `privpipe doctor` says "
+        f"{distribution}, which integer programs need, broke down ({type(error).__name__}); `privpipe doctor` shows "
         "what to install"
     )
 

@@ -1,11 +1,11 @@
-"""A simplex method in integers: one variable moves as far as bounds allow, and no float decides anything.
+"""A simplex method in integers: one variable moves as far as bounds allow, and no decision depends on a float.
 
 A tableau holds minors of the relations over one common denominator (Edmonds 1967; Bareiss 1968), so every division is
-exact. Where an entry would leave 31 bits, the tableau is given up. It is kept by columns: `table[column, row]`.
+exact. Where an entry would exceed 31 bits, the tableau is abandoned. It is stored by columns: `table[column, row]`.
 
 The state of a search is a tuple: the table; the variable of each row and of each column; how far each variable can go
-up and down; how far the variables of columns, and those of rows times the denominator, have gone; and room for the
-distances that those of rows have left.
+up and down; how far the variables of columns, and those of rows times the denominator, have gone; and an array for the
+remaining distances of those of rows.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ __all__ = ["FAR", "ended", "place_of", "pushed", "reached", "solved_for_columns"
 FAR = 2**60
 MOST_ENTRY = 2**31
 EAGER = 24
-"""Pivots of one requirement that go the steepest way; those after them follow Bland's rule, which ends."""
+"""Pivots of one requirement by the steepest column; later ones follow Bland's rule, which terminates."""
 PIVOTS = 400
 TRIED = 6
-"""Equally steep columns of which the one that goes the farthest is taken."""
+"""Equally steep columns that are tried, to take the one that goes the farthest."""
 
 
 @njit(cache=True, nogil=True)
 def solved_for_columns(table: Any, head: Any, side: Any, up: Any, down: Any) -> Any:
-    """Solve each relation for one column, if it can be, for one with much room; the common denominator, 0 if lost."""
+    """Solve each relation for one column, preferably one that can go far; the common denominator, 0 if abandoned."""
     size_n, size_m = table.shape
     scale = 1
     for row in range(size_m):
@@ -54,8 +54,8 @@ def reached(state: Any, scale: Any, target: Any, sign: Any, steps: Any) -> Any:
     Returns
     -------
     tuple
-        The denominator (0: the tableau is lost), how far the variable went (-1: given up) and the numerators of all,
-        and the row of the variable at the end, -1 if it is at its bound.
+        The denominator (0: the tableau is abandoned), how far the variable went (-1: given up) and the numerators of
+        all, and the row of the variable at the end, -1 if it is at its bound.
     """
     state[5][:] = 0
     state[6][:] = 0
@@ -114,7 +114,7 @@ def _measure_rooms(state: Any, scale: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _entering(state: Any, scale: Any, basic: Any, sign: Any, pivots: Any) -> Any:
-    """A column that takes the variable of row `basic` on, and in which direction it moves; -1 for none."""
+    """A column that moves the variable of row `basic` further, and the direction of the column; -1 for none."""
     table, _, side, up, down, at_side, _, _ = state
     size_n = len(side)
     best, best_way, steepest = -1, 0, 0
@@ -148,7 +148,7 @@ def _entering(state: Any, scale: Any, basic: Any, sign: Any, pivots: Any) -> Any
 
 @njit(cache=True, nogil=True)
 def _useful(table: Any, side: Any, up: Any, down: Any, at_side: Any, basic: Any, sign: Any, column: Any) -> Any:
-    """In which direction a column takes the variable of a row on; 0 for none."""
+    """The direction in which a column moves the variable of a row further; 0 for none."""
     variable = side[column]
     gain = -sign * table[column, basic]
     if gain == 0:
@@ -160,9 +160,9 @@ def _useful(table: Any, side: Any, up: Any, down: Any, at_side: Any, basic: Any,
 
 @njit(cache=True, nogil=True)
 def _ratio(state: Any, scale: Any, column: Any, way: Any, pivots: Any, enough: Any) -> Any:
-    """How far a column can go, as numerator (-1: for ever) and denominator, and the row that stops it (-1: itself).
+    """How far a column can go, as numerator (-1: no limit) and denominator, and the row that stops it (-1: itself).
 
-    A column that cannot go farther than `enough` whole steps is not looked at any further.
+    A column that cannot go farther than `enough` whole steps is not examined further.
     """
     table, head, side, up, down, at_side, _, rooms = state
     variable = side[column]
@@ -204,7 +204,7 @@ def _ratio(state: Any, scale: Any, column: Any, way: Any, pivots: Any, enough: A
 
 @njit(cache=True, nogil=True)
 def _exchanged(state: Any, scale: Any, step: Any, length: Any, part: Any) -> Any:
-    """Move a column as far as a row lets it, and exchange the two; the new denominator, 0 where the tableau is lost."""
+    """Move a column as far as a row allows, and exchange the two; the new denominator, 0 if abandoned."""
     table, head, side, up, down, at_side, values, _ = state
     row, column, way = step
     leaving = head[row]
@@ -260,9 +260,9 @@ def _inverse(odd: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _eliminated(table: Any, own: Any, other: Any, size: Any, factor: Any, divisor: Any) -> Any:
-    """Take a multiple of one column from another, over the common denominator; whether every entry is small enough.
+    """Subtract a multiple of one column from another, over the common denominator; whether every entry is small enough.
 
-    Every division leaves no rest (Bareiss 1968), so it is a product modulo 2^64, which takes a tenth of the time.
+    Every division is exact (Bareiss 1968), so it is a product modulo 2^64, which takes a tenth of the time.
     """
     scale, shift, inverse = divisor
     bits = 0
@@ -281,7 +281,7 @@ def _eliminated(table: Any, own: Any, other: Any, size: Any, factor: Any, diviso
 
 @njit(cache=True, nogil=True)
 def ended(state: Any, scale: Any, target: Any, sign: Any) -> Any:
-    """What `reached` gives of where it ended."""
+    """The result of `reached` from the final state."""
     _, head, side, _, _, at_side, values, _ = state
     numerators = np.zeros(len(state[3]), np.int64)
     for j in range(len(side)):

@@ -1,4 +1,4 @@
-"""Moves along homogeneous relations with bounds, and proofs that there are none, by tableaus of integers."""
+"""Moves along homogeneous relations with bounds, and proofs that there are none, by integer tableaus."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from privpipe.kernels.integer_simplex import FAR, ended, place_of, pushed, reach
 __all__ = ["FIELDS", "OPEN", "moves_of_groups", "nearby_columns"]
 
 OPEN = 2**62
-"""Room of a variable without a bound."""
+"""How far a variable without a bound can go."""
 LONGEST = 2**50
-"""Numerator to which a move is made longer."""
+"""Largest numerator of a lengthened move."""
 DIVES = 6
-"""Orders in which fractions of one solution are rounded, until one ends at whole numbers."""
+"""Orders in which the fractions of one solution are rounded, until one ends in whole numbers."""
 FIELDS = ("move_starts", "move_columns", "move_numerators", "move_denominators",
           "proof_starts", "proof_rows", "proof_multipliers", "proof_denominators", "proof_requirements",
           "proof_signs")  # fmt: skip
@@ -29,7 +29,7 @@ def moves_of_groups(system: Any, room: Any, groups: Any, asked: Any, unit: Any, 
     Parameters
     ----------
     system : tuple of ndarray of int64
-        Relations by columns: starts, rows, entries; and an array of one -1 for each relation.
+        Relations by columns: starts, rows, entries; and an array with one -1 per relation.
     room : tuple of ndarray of int64
         How far each column can go up and down; `OPEN` where there is no bound.
     groups : tuple of ndarray of int64
@@ -40,7 +40,7 @@ def moves_of_groups(system: Any, room: Any, groups: Any, asked: Any, unit: Any, 
     unit : int
         Denominator of the needs.
     modes : tuple of bool
-        Whether moves are whole numbers; whether multipliers are wanted (groups must be whole components then).
+        Whether moves are whole numbers; whether multipliers are wanted (then groups must be whole components).
 
     Returns
     -------
@@ -58,7 +58,7 @@ def moves_of_groups(system: Any, room: Any, groups: Any, asked: Any, unit: Any, 
     """
     starts, rows, entries, row_place = system
     group_starts, group_columns = groups
-    asked_starts, places, signs, needs = asked
+    need_starts, places, signs, needs = asked
     whole, certify = modes
     moves = (np.zeros(64, np.int64), np.zeros(1024, np.int64), np.zeros(1024, np.int64), np.zeros(64, np.int64))
     proofs = (np.zeros(64, np.int64), np.zeros(1024, np.int64), np.zeros(1024, np.int64), np.zeros(64, np.int64))
@@ -66,7 +66,7 @@ def moves_of_groups(system: Any, room: Any, groups: Any, asked: Any, unit: Any, 
     held = np.zeros(2, np.int64)  # moves and proofs so far
     for group in range(len(group_starts) - 1):
         columns = group_columns[group_starts[group] : group_starts[group + 1]]
-        first, last = asked_starts[group], asked_starts[group + 1]
+        first, last = need_starts[group], need_starts[group + 1]
         if first == last:
             continue
         table, used_rows = _dense(starts, rows, entries, columns, row_place)
@@ -150,7 +150,7 @@ def _restored(state: Any, fresh: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _dense(starts: Any, rows: Any, entries: Any, columns: Any, row_place: Any) -> Any:
-    """Some columns of the relations, each a line of a table, and the relations; `row_place` is left as it was."""
+    """Some columns of the relations, each as a row of a table, and the relations; `row_place` is left unchanged."""
     count = 0
     for column in columns:
         for at in range(starts[column], starts[column + 1]):
@@ -170,7 +170,7 @@ def _dense(starts: Any, rows: Any, entries: Any, columns: Any, row_place: Any) -
 
 @njit(cache=True, nogil=True)
 def _dived(state: Any, scale: Any, lattice: Any, wanted: Any, order: Any) -> Any:
-    """Go from a point with fractions to one of whole numbers, one bound after another, as a search for programs dives.
+    """Round a point with fractions to whole numbers, one bound after another, like the dives of branch and bound.
 
     Parameters
     ----------
@@ -179,7 +179,7 @@ def _dived(state: Any, scale: Any, lattice: Any, wanted: Any, order: Any) -> Any
     wanted : tuple of int
         A variable, and in which direction and how far it must go.
     order : int
-        0: what is closest to a whole number first; 1: what is farthest from one; else pseudorandom.
+        0: the value closest to a whole number first; 1: the one farthest from it; otherwise pseudorandom.
 
     Returns
     -------
@@ -215,7 +215,7 @@ def _dived(state: Any, scale: Any, lattice: Any, wanted: Any, order: Any) -> Any
             place = place_of(head, chosen)
             bounded = at_side[place_of(side, chosen)] == goal if place < 0 else values[place] == goal * scale
             up[chosen], down[chosen] = high, low
-            # The first order, which most requirements end with, does not come back to a variable.
+            # The first order, which settles most requirements, does not return to a variable.
             if bounded and (upward or order == 0):
                 down[chosen] = -goal
             if bounded and (order == 0 or not upward):
@@ -259,7 +259,7 @@ def _common(numerators: Any, denominator: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _kept(moves: Any, held: Any, columns: Any, numerators: Any, denominator: Any, state: Any, own: Any) -> Any:
-    """Keep a move, as it is, longer and backwards, where it fits and meets requirements that are not met yet."""
+    """Keep a move, its multiple and its reverse, where they fit and meet requirements that are not met yet."""
     places, signs, needs, done, unit = own
     up, down = state[3], state[4]
     for way in range(3):
@@ -287,7 +287,7 @@ def _kept(moves: Any, held: Any, columns: Any, numerators: Any, denominator: Any
 
 @njit(cache=True, nogil=True)
 def _longest(numerators: Any, denominator: Any, up: Any, down: Any, sign: Any) -> Any:
-    """How many times a move fits into the room."""
+    """How many times a move fits within the bounds."""
     factor = LONGEST
     for place in range(len(numerators)):
         value = numerators[place] * sign
@@ -301,7 +301,7 @@ def _longest(numerators: Any, denominator: Any, up: Any, down: Any, sign: Any) -
 
 @njit(cache=True, nogil=True)
 def _multipliers(table: Any, side: Any) -> Any:
-    """What each row of a tableau takes of each relation."""
+    """The multiple of each relation in each row of a tableau."""
     found = np.zeros((table.shape[1], table.shape[1]), np.int64)
     for j in range(len(side)):
         if side[j] < 0:
@@ -339,7 +339,7 @@ def _proved(kept: Any, state: Any, solved: Any, basic: Any, scale: Any, wanted: 
 
 @njit(cache=True, nogil=True)
 def _added(kept: Any, held: Any, kind: Any, places: Any, values: Any, denominator: Any) -> Any:
-    """Entries that are not 0, added as one row of a sparse matrix."""
+    """Add the entries that are not 0 as one row of a sparse matrix."""
     starts, columns, numerators, denominators = kept
     number = held[kind]
     end = starts[number]
@@ -367,7 +367,7 @@ def _longer(array: Any, size: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def nearby_columns(by_column: Any, by_row: Any, column: Any, most: Any, seen: Any) -> Any:
-    """Columns that relations join to one, the nearest first.
+    """Columns that relations connect to a given one, the nearest first.
 
     Parameters
     ----------
@@ -375,7 +375,7 @@ def nearby_columns(by_column: Any, by_row: Any, column: Any, most: Any, seen: An
         Starts and places of the entries of the relations, by columns and by rows.
     column, most : int
     seen : ndarray of bool
-        All False, for each column; left so.
+        False for each column; unchanged at the end.
 
     Returns
     -------

@@ -11,9 +11,9 @@ __all__ = ["MOST_EPSILON", "delta_of", "safepub_parameters", "sampling_rate"]
 
 
 OUTWARD = 1 - 1e-13
-"""n gamma is an integer in exact arithmetic for some parameters; rounding must not take it below."""
+"""Keeps rounding from decreasing n gamma where it is an integer in exact arithmetic."""
 MOST_EPSILON = 15
-"""Beyond, gamma differs from 1 by rounding alone; classes of 50 million records would be too small."""
+"""Above this, gamma differs from 1 only by rounding; classes of 50 million records would be too small."""
 
 
 @functools.lru_cache(maxsize=64)
@@ -61,9 +61,9 @@ def sampling_rate(epsilon: float) -> float:
 
 
 def delta_of(k: int, epsilon: float) -> float:
-    """The delta that classes of at least k records give: the largest tail of a binomial over all class sizes.
+    """The delta for classes of at least k records: the largest tail of a binomial over all class sizes.
 
-    Falls with k. Larger classes are looked at until a Chernoff bound says that none of them can be worse.
+    Falls with k. Larger classes are examined until a Chernoff bound shows that none of them can be worse.
 
     Examples
     --------
@@ -79,7 +79,7 @@ def delta_of(k: int, epsilon: float) -> float:
     worst = 0.0
     while True:
         above = math.floor(size * gamma * OUTWARD)
-        # P(Bin(size, beta) > above); scipy's own tail of the binomial has eight digits where beta is tiny.
+        # P(Bin(size, beta) > above); scipy's tail of the binomial has only eight digits where beta is tiny.
         worst = max(worst, float(betainc(above + 1, size - above, beta)) if above < size else 0.0)
         if worst >= math.exp(-size * rate):
             return worst
@@ -87,9 +87,9 @@ def delta_of(k: int, epsilon: float) -> float:
 
 
 def _falling(size: int, gamma: float) -> int:
-    """Sizes from this one on whose tails fall, for as many records as here may be left undrawn: not looked at.
+    """Number of sizes from this one on that need no check: tails fall while as many records may be left undrawn.
 
-    Where gamma is nearly 1 they are millions (epsilon = 8: nine).
+    Where gamma is nearly 1 there are millions (epsilon = 8: nine).
     """
 
     def undrawn(more: int) -> int:

@@ -1,10 +1,10 @@
-"""Rank swapping: which rank gives its value to which, within a fixed window, by p-buckets or by a p-distribution.
+"""Rank swapping: which ranks exchange their values, within a fixed window, by p-buckets or by a p-distribution.
 
 In a window, the record at rank r receives the value of rank pi(r), and |pi(r) - r| <= w. Source: Moore, Controlled
 data-swapping techniques for masking public use microdata sets, US Census Bureau, 1996.
 
 p-buckets and p-distribution: an intruder who knows p can intersect the windows of plain rank swapping; here every
-value is within reach of every rank. Both give an involution that depends on (n, parameters, key) and on no data.
+value is within reach of every rank. Both give an involution that depends only on n, the parameters and the key.
 Source: Nin, Herranz, Torra, Rethinking rank swapping to decrease disclosure risk, Data & Knowledge Engineering 64(1),
 2008.
 """
@@ -41,16 +41,16 @@ Partner = Literal["unswapped", "content", "skip"]
 U = np.uint64
 UNSWAPPED, CONTENT, SKIP = 0, 1, 2
 PARTNERS = {"unswapped": UNSWAPPED, "content": CONTENT, "skip": SKIP}
-TRIES = 8  # of a uniform partner, before the free ones are counted
+TRIES = 8  # to draw a uniform partner, before the free ones are counted
 BLOCK = 2048
 SEGMENT_WINDOWS = 64
-"""Windows in a segment by default."""
+"""Default number of windows in a segment."""
 
 
 def segment_length(n: int, w: int) -> int:
     """Ranks of a segment by default: max(64 w, 65536), so that its border touches at most 1/64 of the ranks.
 
-    One segment of n when that is longer than n. Depends on no partitioning.
+    One segment of n when that is longer than n. Independent of the partitioning.
 
     Examples
     --------
@@ -72,14 +72,14 @@ def swap_permutation(
     w : int
         Window, at least 1.
     stream : Stream
-        Of the column. Draws are keyed by the rank.
+        The stream of the column. Draws are keyed by the rank.
     partner : str
         Ranks are scanned upwards. ``unswapped``: a rank not yet swapped takes a partner that is not yet swapped
-        either, uniformly among those of the window above it (none left: it stays), which pairs the ranks.
+        either, uniformly among those of the window above it (none left: it is not swapped), which pairs the ranks.
         ``content``: uniformly in the whole window, and contents are exchanged even if the partner was
-        swapped before. ``skip``: uniformly in the whole window, and if that partner was swapped, the rank stays.
+        swapped before. ``skip``: uniformly in the whole window; if that partner was swapped, the rank is not swapped.
     segment : int, optional
-        Ranks of a segment, across whose border no records are paired; n for none. Default: `segment_length`.
+        Ranks of a segment; no records are paired across its borders; n: one segment. Default: `segment_length`.
 
     Returns
     -------
@@ -103,7 +103,7 @@ def swap_permutation(
 
 
 def swap_segment(start: int, stop: int, w: int, stream: Stream, *, partner: Partner = "unswapped") -> Ints:
-    """The permutation of the ranks of one segment, which any worker can compute alone.
+    """The permutation of the ranks of one segment, which any worker can compute independently.
 
     Returns
     -------
@@ -158,7 +158,7 @@ def _nth_free(first: int, n: int, swapped: Bools, free: NDArray[np.int32]) -> in
 def _swap(k0: U, k1: U, start: int, length: int, w: int, kind: int) -> Ints:
     pi = np.arange(start, start + length)
     swapped = np.zeros(length, np.bool_)
-    free = np.full(length // BLOCK + 1, BLOCK, np.int32)  # of each block; the last one is never asked as a whole
+    free = np.full(length // BLOCK + 1, BLOCK, np.int32)  # of each block; the last one is never counted as a whole
     for i in range(length - 1):
         if swapped[i]:
             continue
@@ -184,7 +184,7 @@ def _swap(k0: U, k1: U, start: int, length: int, w: int, kind: int) -> Ints:
     return pi
 
 
-FAR = 64  # buckets beyond the first open one, whose chance is below 2^-64
+FAR = 64  # buckets this far after the first open one have a chance below 2^-64
 
 
 def bucket_permutation(n: int, buckets: int, stream: Stream) -> Ints:
@@ -192,7 +192,7 @@ def bucket_permutation(n: int, buckets: int, stream: Stream) -> Ints:
 
     Ranks are scanned upwards. A rank not yet swapped in bucket r draws bucket s in r .. P with probability
     proportional to 2^-(s - r + 1) among those that have unswapped ranks other than itself, and in it a partner
-    uniformly among these; without any it stays.
+    uniformly among these; without any it is not swapped.
 
     Parameters
     ----------
@@ -260,7 +260,7 @@ def expected_displacement(n: int, kind: str, p: float | None, buckets: int) -> f
 
 @njit(nogil=True, cache=True)
 def _take(places: Ints, members: Ints, starts: Ints, free: Ints, bucket: int, rank: int) -> None:
-    """Take a rank out of its bucket's list of unswapped ranks: the last of the list fills the gap."""
+    """Remove a rank from its bucket's list of unswapped ranks: the last of the list fills the gap."""
     last = starts[bucket] + free[bucket] - 1
     at = places[rank]
     moved = members[last]
@@ -328,7 +328,7 @@ def _root(parents: Ints, at: int) -> int:
 @njit(nogil=True, cache=True)
 def _distribution(k0: U, k1: U, n: int, middle: float) -> Ints:
     pi = np.arange(n)
-    # Place n above and place 0 below (ranks stand one higher) mean that none is free on that side.
+    # Place n above and place 0 below (ranks are stored one higher) mean that none is free on that side.
     above, below = np.arange(n + 1), np.arange(n + 1)
     swapped = np.zeros(n, np.bool_)
     floor = _normal_cdf(-1.0)
@@ -343,7 +343,7 @@ def _distribution(k0: U, k1: U, n: int, middle: float) -> Ints:
         r = math.ceil(middle + middle * normal_quantile(min(u, LARGEST_BELOW_ONE)))
         target = i + min(max(r, 1), longest)
         up, down = _root(above, target), _root(below, target + 1) - 1
-        # All ranks up to i are swapped, or stay for want of any other.
+        # All ranks up to i are swapped, or have no partner.
         if up == n and down <= i:
             continue
         other = up if down <= i or (up < n and up - target <= target - down) else down

@@ -1,4 +1,4 @@
-"""Class tables from the cells that an engine hands over, sorted by class, and figures that are counts of cells."""
+"""Class tables from the cells of an engine, sorted by class, and figures that are counts of cells."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 
-SCANNED = 8  # codes looked at for every row or cell of a class, rather than sort those it has
+SCANNED = 8  # codes scanned per row or cell of a class, instead of sorting the codes it has
 
 
 @njit(small=SMALL, cache=True, nogil=True)
@@ -70,7 +70,7 @@ def _sort_codes(codes: Any, start: int, stop: int) -> None:
 
 @njit(small=SMALL, cache=True, nogil=True)
 def _sort_pairs(codes: Any, counts: Any, start: int, stop: int) -> None:
-    """Shell's sort: classes are small as a rule, and numpy's sorts take seconds to compile."""
+    """Shell sort: classes are usually small, and numpy's sorts take seconds to compile."""
     gap = stop - start if stop - start > 24 else 2
     while gap > 1:
         gap = max(1, 4 * gap // 9)
@@ -169,7 +169,7 @@ def row_cells(offsets: Any, codes: Any, values: int) -> tuple[Any, Any, Any]:
 
 @njit(cache=True, nogil=True)
 def merged_cells(offsets: Any, order: Any, starts: Any, codes: Any, counts: Any, values: int) -> tuple[Any, Any, Any]:
-    """Cells of classes, each of which is made of some lists of cells; counts of equal codes are added up.
+    """Cells of classes that each consist of some lists of cells; counts of equal codes are added up.
 
     Parameters
     ----------
@@ -222,7 +222,7 @@ def merged_cells(offsets: Any, order: Any, starts: Any, codes: Any, counts: Any,
 
 @njit(cache=True, nogil=True)
 def _emit_scanned(seen: Any, found: Any, sums: Any, filled: int) -> int:
-    """Write the codes that have a count, by a look at every code, which beats sorting a class that holds most."""
+    """Write the codes that have a count, by scanning all codes: faster than sorting where a class has most of them."""
     for code in range(len(seen)):
         if seen[code]:
             found[filled], sums[filled] = code, seen[code]
@@ -261,7 +261,7 @@ def boundaries(changes: Bools) -> Ints:
 
 
 def distinct_by_class(offsets: Ints) -> Ints:
-    """Number of distinct values of each class: of its cells, for each holds one value.
+    """Number of distinct values of each class: of its cells, since each holds one value.
 
     Source: Machanavajjhala et al., l-Diversity, ACM TKDD 1(1), 2007.
 
@@ -307,7 +307,7 @@ def top_share_by_class(offsets: Ints, counts: Ints, sizes: Ints) -> Floats:
     >>> top_share_by_class(np.array([0, 2, 3]), np.array([1, 3, 4]), np.array([4, 4])).tolist()
     [0.75, 1.0]
 
-    Three persons, all with the first value and each with one more of her own:
+    Three persons, all with the first value and each with one further value:
 
     >>> top_share_by_class(np.array([0, 4]), np.array([3, 1, 1, 1]), np.array([3])).tolist()
     [1.0]
@@ -327,16 +327,16 @@ def _largest(offsets: Ints, counts: Ints) -> Ints:
 
 
 def counted_once(numbers: Ints, classes: int, order: Ints, who: Ints, persons: Ints, left: Ints) -> Ints:
-    """What each combination adds to its class so that no person is counted twice in it.
+    """The persons that each combination adds to its class so that no person is counted twice in it.
 
     Parameters
     ----------
     numbers : ndarray of int64, shape (t,)
         Class of each combination, below `classes`.
     order : ndarray of int64, shape (t,)
-        Places of the combinations, those of one `who` side by side.
+        Places of the combinations, those with the same `who` contiguous.
     who : ndarray of int64, shape (t,)
-        Who a combination is of (or who and which value), at least 0.
+        Person to whom a combination belongs (or person and value), at least 0.
     persons : ndarray of int64, shape (t,)
         Persons it represents: 1, unless none of them has another combination.
     left : ndarray of int64, shape (t,)
@@ -345,7 +345,7 @@ def counted_once(numbers: Ints, classes: int, order: Ints, who: Ints, persons: I
     Returns
     -------
     ndarray of int64, shape (t,)
-        `persons` at the first combination of each `who` in each class, else 0: their sum over a class is its number
+        `persons` at the first combination of each `who` in each class, otherwise 0: the sum over a class is its number
         of different persons.
 
     Examples
@@ -401,7 +401,7 @@ def recursive_ratio_by_class(offsets: Ints, counts: Ints, l: int) -> Floats:
 
 
 def ratio_of_tails(largest: Ints, tail: Ints) -> Floats:
-    """c* of each class from what `recursive_tail_by_class` gives.
+    """c* of each class from the result of `recursive_tail_by_class`.
 
     Examples
     --------
@@ -429,7 +429,7 @@ def _tails(offsets: Ints, counts: Ints, l: int) -> tuple[Ints, Ints]:
     largest = np.zeros(len(offsets) - 1, np.int64)
     tail = np.zeros(len(offsets) - 1, np.int64)
     top = np.empty(max(l - 1, 1), np.int64)  # the l - 1 largest counts so far, descending
-    if l <= 2:  # what most ask for: all of a class, or all but its largest count
+    if l <= 2:  # the usual case: all of a class, or all except its largest count
         for c in range(len(tail)):
             highest = size = 0
             for i in range(offsets[c], offsets[c + 1]):

@@ -15,7 +15,7 @@ __all__ = ["Coded", "CodedCells", "cells_of", "coded_cells", "joined", "projecte
 ROOM = 1 << 21
 """Counters up to this many are counted into directly, which needs no sort."""
 RECORDS_A_COUNTER = 16
-"""Of few records, so many counters each cost more than sorting them."""
+"""With more counters per record than this, sorting few records is cheaper."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class CodedCells:
 
 
 def joined(columns: Sequence[Coded]) -> Coded:
-    """Some columns as one, the last of which varies fastest.
+    """Combine some columns into one, in which the last column varies fastest.
 
     Examples
     --------
@@ -74,7 +74,7 @@ def coded_cells(keys: Sequence[Coded], values: Coded) -> CodedCells:
 
 
 def cells_of(joint: Coded, values: int) -> CodedCells:
-    """As `coded_cells`, of keys and values that are one column already, the last of which has so many values."""
+    """As `coded_cells`, for keys and values combined into one column, with the values varying fastest."""
     if joint.distinct <= min(ROOM, RECORDS_A_COUNTER * len(joint.codes)):
         table = np.bincount(joint.codes, minlength=joint.distinct)
         cells = np.flatnonzero(table)
@@ -104,7 +104,7 @@ def projected_sizes(codes: Ints, counts: Ints) -> Ints:
     Returns
     -------
     ndarray of int64, shape (C,)
-        In no promised order; no column at all makes one class of a table with records.
+        In unspecified order; without columns, a table with records is one class.
 
     Examples
     --------
@@ -140,7 +140,7 @@ def projected_counts(codes: Ints, counts: Ints) -> tuple[Ints, Ints]:
     span = 1
     for column in codes.T:
         values = int(column.max()) + 1
-        if span * values > 4 * len(key) + 1024:  # keys so far apart are numbered anew: they neither wrap nor sprawl
+        if span * values > 4 * len(key) + 1024:  # sparse keys are renumbered: they must not overflow
             key, span = _numbered(key)
         key = key * values + column
         span *= values

@@ -13,7 +13,7 @@ __all__ = ["cells_by_rank", "emd_equal_by_class", "emd_hierarchical_by_class", "
 
 Longs = Ints
 FEW = 32
-"""Cells of a class that are sorted by insertion."""
+"""Most cells of a class that are sorted by insertion."""
 
 
 def cells_by_rank(offsets: Longs, codes: Longs, counts: Longs, rank: Longs) -> tuple[Longs, Longs]:
@@ -26,7 +26,7 @@ def cells_by_rank(offsets: Longs, codes: Longs, counts: Longs, rank: Longs) -> t
     codes, counts : ndarray of int64, shape (n_cells,)
         Codes are distinct within a class.
     rank : ndarray of int64, shape (m,)
-        Of each code; a permutation.
+        Rank of each code; a permutation.
 
     Examples
     --------
@@ -86,7 +86,7 @@ def emd_equal_by_class(offsets: Ints, codes: Ints, counts: Ints, p: ArrayLike) -
     Raises
     ------
     ValueError
-        Codes that do not ascend within a class or lie outside `p`: a bug of the caller.
+        Codes that do not ascend within a class or are outside `p`: a bug of the caller.
 
     Examples
     --------
@@ -97,10 +97,10 @@ def emd_equal_by_class(offsets: Ints, codes: Ints, counts: Ints, p: ArrayLike) -
 
 
 def emd_ordered_by_class(offsets: Ints, codes: Ints, counts: Ints, p: ArrayLike) -> Floats:
-    """Distance of each class where values lie on a line, one step apart, m - 1 steps counting as 1.
+    """Distance of each class where values are on a line, one step apart, and m - 1 steps count as 1.
 
-    EMD = 1/(m - 1) sum_{i < m} |sum_{j <= i} (q_j - p_j)|. Between two cells of a class its cumulative share stands
-    still while that of `p` rises, so the sum over a stretch follows from prefix sums of the cumulative `p` and
+    EMD = 1/(m - 1) sum_{i < m} |sum_{j <= i} (q_j - p_j)|. Between two cells of a class its cumulative share is
+    constant while that of `p` rises, so the sum over this interval follows from prefix sums of the cumulative `p` and
     one bisection: O(cells log m) time, O(m) memory. Source: Li, Li, Venkatasubramanian, t-Closeness, ICDE 2007.
 
     Parameters
@@ -139,7 +139,7 @@ def _size_of_class(offsets: Ints, codes: Ints, counts: Ints, c: int, m: int) -> 
     last = -1
     for i in range(offsets[c], offsets[c + 1]):
         if codes[i] <= last or codes[i] >= m:
-            raise ValueError("value codes must ascend within a class and lie inside the base distribution")
+            raise ValueError("value codes must ascend within a class and be inside the base distribution")
         last = codes[i]
         size += counts[i]
     return size
@@ -159,7 +159,7 @@ def _emd_equal(offsets: Ints, codes: Ints, counts: Ints, p: Floats) -> Floats:
 
 @njit(nogil=True, cache=True)
 def _prefix_sums(p: Floats) -> tuple[Floats, Floats]:
-    """Cumulative p and its own prefix sums (entry i: the sum over the first i), with compensated additions."""
+    """Cumulative p and the prefix sums of that (entry i: the sum over the first i), with compensated additions."""
     rise = np.empty(len(p), np.float64)
     area = np.empty(len(p) + 1, np.float64)
     total = 0.0
@@ -168,7 +168,7 @@ def _prefix_sums(p: Floats) -> tuple[Floats, Floats]:
     surface_lost = 0.0
     area[0] = 0.0
     for i in range(len(p)):
-        added = total + p[i]  # the two-sum of Knuth: `lost` keeps what rounding took
+        added = total + p[i]  # Knuth's two-sum: `lost` keeps the rounding error
         back = added - total
         lost += (total - (added - back)) + (p[i] - back)
         total = added
@@ -231,8 +231,8 @@ def emd_hierarchical_by_class(
 ) -> Floats:
     """Distance of each class where moving a record to a value under a node of level v costs v/h.
 
-    Each inner node of level v moves the lesser of what its children have too much and too little. Below a node that
-    no value of the class touches nothing is too much, so only the nodes above a class's own cells are looked at:
+    Each inner node of level v moves the lesser of its children's total surplus and total deficit. Below a node without
+    a value of the class there is no surplus, so only the nodes above a class's own cells are visited:
     O(cells x levels) time, and no memory beyond the largest class. Source: Li, Li, Venkatasubramanian, t-Closeness,
     ICDE 2007.
 
@@ -247,7 +247,7 @@ def emd_hierarchical_by_class(
     base : ndarray of int64, shape (m,)
         Records of each value in the base, in leaf order.
     nodes : ndarray of int64, shape (h + 1, m)
-        The node of each value at each level, leaves first; in leaf order the values of a node are neighbours. One
+        The node of each value at each level, leaves first; in leaf order the values of a node are contiguous. One
         node at the last level.
 
     Returns
@@ -257,7 +257,7 @@ def emd_hierarchical_by_class(
 
     Examples
     --------
-    Two values under one node, a third next to it; a class of the first value alone moves 1/3 near and 1/3 far.
+    Two values under one node, a third next to it; a class with only the first value moves 1/3 near and 1/3 far.
 
     >>> nodes = np.array([[0, 1, 2], [0, 0, 1], [0, 0, 0]])
     >>> emd_hierarchical_by_class(
@@ -278,7 +278,7 @@ def _emd(
     base: Ints,
     nodes: Ints,
 ) -> Floats:
-    whole = np.zeros(nodes.shape, np.int64)  # records of the base under each node, in the place of the node's number
+    whole = np.zeros(nodes.shape, np.int64)  # records of the base under each node, at the node's number
     for level in range(len(nodes)):
         for leaf in range(len(base)):
             whole[level, nodes[level, leaf]] += base[leaf]

@@ -1,7 +1,7 @@
 """Entropy of the sensitive values of each class, and their gain over a base distribution.
 
-The terms of the entropy of a class are added in ascending order of their counts, so a figure has the same bits
-whatever codes an engine gave the values and in whatever order it listed them.
+The terms of the entropy of a class are added in ascending order of their counts, so the bits of a figure do not depend
+on the codes that an engine gave the values or on their order.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _grassberger_table(halves: int) -> Floats:
 
 @njit(nogil=True, cache=True)
 def _ascending(offsets: Ints, counts: Ints, c: int, room: Ints) -> Ints:
-    """The counts of class c in ascending order, in `room`, which grows when it must."""
+    """The counts of class c in ascending order, in `room`, which is enlarged when needed."""
     size = offsets[c + 1] - offsets[c]
     if size > len(room):
         room = np.empty(2 * size, np.int64)
@@ -216,14 +216,14 @@ def gain_by_class(offsets: Ints, codes: Ints, counts: Ints, sizes: Ints, p: Arra
 def capped_gain_by_class(
     offsets: Ints, codes: Ints, counts: Ints, sizes: Ints, p: ArrayLike, most: ArrayLike
 ) -> tuple[Floats, Floats]:
-    """`gain_by_class`, and the same with an infinite gain where a value of the class gains more than its `most`.
+    """`gain_by_class`, and the same with an infinite gain where a value of the class exceeds its `most`.
 
     Parameters
     ----------
     offsets, codes, counts, sizes, p
         As in `gain_by_class`.
     most : array_like of float64, shape (m,)
-        What each value may gain.
+        Largest allowed gain of each value.
 
     Examples
     --------
@@ -251,7 +251,7 @@ def gains(offsets: Ints, codes: Ints, counts: Ints, sizes: Ints, p: ArrayLike) -
 def log2_ratio_by_class(offsets: Ints, codes: Ints, counts: Ints, sizes: Ints, p: ArrayLike) -> Floats:
     """max_s |log2(q_s/p_s)| of each class, over the values it has; arrays as in `gain_by_class`.
 
-    The logarithm rises with the ratio, so only the largest and the smallest ratio of a class are taken to it.
+    The logarithm rises with the ratio, so it is computed only for the largest and the smallest ratio of a class.
     Source: Brickell and Shmatikov, The cost of privacy, KDD 2008.
 
     Returns
@@ -341,13 +341,13 @@ def _largest_gain(offsets: Ints, codes: Ints, counts: Ints, sizes: Ints, p: Floa
 @njit(nogil=True, cache=True)
 def _log2_ratio(offsets: Ints, codes: Ints, counts: Ints, sizes: Ints, p: Floats) -> Floats:
     out = np.empty(len(offsets) - 1, np.float64)
-    # Most classes of a fine table hold one value, whose logarithm is taken once where there are more classes.
-    alone = np.empty(len(p) if len(p) <= len(out) else 0, np.float64)
-    for s in range(len(alone)):
-        alone[s] = abs(_log2(1.0 / p[s])) if p[s] > 0.0 else np.inf
+    # Most classes of a fine table hold one value, whose logarithm is computed once where there are more classes.
+    of_value = np.empty(len(p) if len(p) <= len(out) else 0, np.float64)
+    for s in range(len(of_value)):
+        of_value[s] = abs(_log2(1.0 / p[s])) if p[s] > 0.0 else np.inf
     for c in range(len(out)):
-        if len(alone) and offsets[c + 1] == offsets[c] + 1:
-            out[c] = alone[codes[offsets[c]]]  # all of the class have it
+        if len(of_value) and offsets[c + 1] == offsets[c] + 1:
+            out[c] = of_value[codes[offsets[c]]]  # the only value of the class
             continue
         size = np.float64(sizes[c])
         low, high = np.inf, 0.0
@@ -361,7 +361,7 @@ def _log2_ratio(offsets: Ints, codes: Ints, counts: Ints, sizes: Ints, p: Floats
 
 @njit(nogil=True, cache=True)
 def _farther(low: float, high: float) -> float:
-    """max(|log2 low|, |log2 high|); of one logarithm where it is larger by far more than it may be rounded."""
+    """max(|log2 low|, |log2 high|); only one logarithm where it is larger by far more than the rounding error."""
     if low == high or (low < 1.0 < high and low * high > 1.001):
         low = high
     elif low < 1.0 < high and low * high < 0.999:

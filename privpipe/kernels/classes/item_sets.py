@@ -1,6 +1,6 @@
 """Combinations of items and the records that hold them, without comparing records with one another.
 
-A combination is known by a 128-bit hash of its size and of its items in one order; an item by a 128-bit hash.
+A combination is identified by a 128-bit hash of its size and of its items in a fixed order; an item by a 128-bit hash.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Supports:
         Hash of each combination, ascending and distinct.
     counts : ndarray of int64, shape (c,)
     asked : ndarray of bool, shape (c,)
-        Whether it must be met often enough; the others are counted only because a shorter record may be equal to
+        Whether it must occur often enough; the others are counted only because a shorter record may be equal to
         them.
     """
 
@@ -68,10 +68,10 @@ class Supports:
 
 
 def baskets_of(texts: pa.Array, separator: str | None) -> Baskets:
-    """The items of each text: its parts between separators, without empty and repeated ones; none of a missing text.
+    """The items of each text: its parts between separators, without empty and repeated ones; none for a missing text.
 
-    Parts are taken as they are: blanks and case distinguish items. Without a separator a JSON array of texts is the
-    set of them (so engines read a column of lists), and any other text is split at commas.
+    Parts are not normalised: blanks and case distinguish items. Without a separator a JSON array of texts is the
+    set of its texts (engines read a column of lists in this form), and any other text is split at commas.
 
     Examples
     --------
@@ -113,8 +113,8 @@ def _listed(text: str, otherwise: list[str]) -> list[str]:
 def supports_of(baskets: Baskets, most: int, shorter: tuple[int, ...]) -> Supports:
     """Combinations of `most` items, and of as many as some shorter records have, with the records that hold them.
 
-    Asked for are those of `most` items and those that are a whole shorter record: smaller parts of longer records
-    are held by at least as many records as the combinations they are part of.
+    Required are those of `most` items and those that are a whole shorter record: smaller subsets of longer records
+    are held by at least as many records as the combinations that contain them.
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ def supports_of(baskets: Baskets, most: int, shorter: tuple[int, ...]) -> Suppor
 
     Examples
     --------
-    Of (a, b), (a, b, c) and (a), pairs are held by 2, 1 and 1 records, a alone by all three:
+    In (a, b), (a, b, c) and (a), pairs are held by 2, 1 and 1 records, the single item a by all three:
 
     >>> found = supports_of(baskets_of(pa.array(["a b", "a b c", "a"]), " "), 2, (1,))
     >>> sorted(found.counts[found.asked].tolist()), sorted(found.counts.tolist())
@@ -134,10 +134,10 @@ def supports_of(baskets: Baskets, most: int, shorter: tuple[int, ...]) -> Suppor
     sizes = np.array(sorted({most, *shorter}), dtype=np.int64)
     total = _count(baskets.offsets, sizes)
     words = np.empty((total, 2), dtype=np.int64)
-    asked = np.empty(total, dtype=np.bool_)
+    required = np.empty(total, dtype=np.bool_)
     k0, k1 = key_words(SEED.key("combinations"))
-    _combine(baskets.offsets, baskets.words, sizes, most, k0, k1, words, asked)
-    return _compact(words, np.ones(total, dtype=np.int64), asked)
+    _combine(baskets.offsets, baskets.words, sizes, most, k0, k1, words, required)
+    return _compact(words, np.ones(total, dtype=np.int64), required)
 
 
 def merged_supports(left: Supports, right: Supports) -> Supports:
@@ -149,15 +149,15 @@ def merged_supports(left: Supports, right: Supports) -> Supports:
     )
 
 
-def _compact(words: Ints, counts: Ints, asked: Bools) -> Supports:
+def _compact(words: Ints, counts: Ints, required: Bools) -> Supports:
     if not len(counts):
-        return Supports(words, counts, asked)
+        return Supports(words, counts, required)
     order = np.lexsort((words[:, 1], words[:, 0]))
-    words, counts, asked = words[order], counts[order], asked[order]
+    words, counts, required = words[order], counts[order], required[order]
     first = np.ones(len(counts), dtype=np.bool_)
     first[1:] = (words[1:] != words[:-1]).any(axis=1)
     starts = np.flatnonzero(first)
-    return Supports(words[starts], np.add.reduceat(counts, starts), np.logical_or.reduceat(asked, starts))
+    return Supports(words[starts], np.add.reduceat(counts, starts), np.logical_or.reduceat(required, starts))
 
 
 @njit(cache=True, nogil=True)
@@ -189,7 +189,7 @@ def _combine(
     k0: np.uint64,
     k1: np.uint64,
     words: Ints,
-    asked: Bools,
+    required: Bools,
 ) -> None:
     """Hash every combination of these sizes of every record."""
     at = 0
@@ -209,7 +209,7 @@ def _combine(
                     v0, v1, v2, v3 = absorb(v0, v1, v2, v3, U(items[begin + chosen[place], 1]))
                 high, low = close_128(v0, v1, v2, v3, U(2 * size + 1))
                 words[at, 0], words[at, 1] = np.int64(high), np.int64(low)
-                asked[at] = size in (most, length)
+                required[at] = size in (most, length)
                 at += 1
                 last = size - 1
                 while last >= 0 and chosen[last] == length - size + last:

@@ -1,4 +1,4 @@
-"""Class tables joined: of an original and its release, and the groups that several releases together do not split."""
+"""Joined class tables: of an original and its release, and the groups that several releases together do not split."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = [
 
 
 Fractions = Mapping[int, int]
-"""A sum of fractions: of each denominator the sum of its numerators."""
+"""A sum of fractions: for each denominator the sum of its numerators."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,9 +42,9 @@ class AttributionCounts:
     disclosive : int
         x whose key has one secret value in the release.
     right : int
-        Those whose own value it is.
+        Those whose own value is this value.
     right_twice : int
-        Those whose key has one value in the original too.
+        Those whose key has one value in the original, too.
     attributed, own, released : mapping of int to int
         Sums of x_kt y_kt / y_k, x_kt^2 / x_k and y_kt^2 / y_k, as numerators by denominator.
     """
@@ -60,7 +60,7 @@ class AttributionCounts:
     released: Fractions = field(default_factory=dict)
 
     def merge(self, other: AttributionCounts) -> AttributionCounts:
-        """Of both sets of classes."""
+        """The counts over both sets of classes."""
         whole = ("classes", "records", "matched", "disclosive", "right", "right_twice")
         counts = {name: getattr(self, name) + getattr(other, name) for name in whole}
         return AttributionCounts(
@@ -72,7 +72,7 @@ class AttributionCounts:
 
     @staticmethod
     def total(fractions: Fractions) -> float:
-        """The sum, rounded once but for the quotients.
+        """The sum, rounded once apart from the quotients.
 
         Examples
         --------
@@ -90,10 +90,10 @@ def attribution_counts(
     Parameters
     ----------
     offsets, codes, counts : ndarray of int64
-        Cells by class; a code below `values` is that value in the original, one from there on the same in the release.
+        Cells by class; a code below `values` is a value in the original, `values` + code the same in the release.
     values : int
     left_out : int, optional
-        Secret whose records of the original are not counted as x; what their keys hold is used all the same.
+        Secret whose records of the original are not counted as x; their keys' cells are used nevertheless.
 
     Examples
     --------
@@ -115,32 +115,32 @@ def attribution_counts(
     equal = np.zeros(len(x_class), dtype=np.bool_)
     equal[inside] = (y_class[place[inside]] == x_class[inside]) & (y_value[place[inside]] == x_value[inside])
     same[equal] = y_count[place[equal]]
-    asked = x_value != (-1 if left_out is None else left_out)
-    matched, disclosive = asked & (y_size[x_class] > 0), asked & (y_kinds[x_class] == 1)
+    counted = x_value != (-1 if left_out is None else left_out)
+    matched, disclosive = counted & (y_size[x_class] > 0), counted & (y_kinds[x_class] == 1)
     right = disclosive & equal
     return AttributionCounts(
         classes=classes,
-        records=int(x_count[asked].sum()),
+        records=int(x_count[counted].sum()),
         matched=int(x_count[matched].sum()),
         disclosive=int(x_count[disclosive].sum()),
         right=int(x_count[right].sum()),
         right_twice=int(x_count[right & (x_kinds[x_class] == 1)].sum()),
         attributed=_by_denominator(x_count[matched & equal] * same[matched & equal], y_size[x_class[matched & equal]]),
-        own=_by_denominator(x_count[asked] ** 2, x_size[x_class[asked]]),
+        own=_by_denominator(x_count[counted] ** 2, x_size[x_class[counted]]),
         released=_by_denominator(y_count**2, y_size[y_class]),
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReplicateCounts:
-    """Uniques of two tables among one another's.
+    """Uniques of two tables and their matches in the other table.
 
     Parameters
     ----------
     classes : int
         Distinct keys of both.
     uniques, released_uniques : int
-        Keys of one record in the one table; of one row in the other.
+        Keys of one record in the first table; of one row in the second.
     both : int
         Keys of one record in both.
     found : int
@@ -148,7 +148,7 @@ class ReplicateCounts:
     copies : int
         Rows of the second with such a key.
     once : mapping of int to int
-        Of the keys of one row in the second: how many have so many records in the first.
+        For keys of one row in the second: how many keys have a given number of records in the first.
     """
 
     classes: int = 0
@@ -160,7 +160,7 @@ class ReplicateCounts:
     once: Mapping[int, int] = field(default_factory=dict)
 
     def merge(self, other: ReplicateCounts) -> ReplicateCounts:
-        """Of both sets of classes."""
+        """The counts over both sets of classes."""
         whole = ("classes", "uniques", "released_uniques", "both", "found", "copies")
         counts = {name: getattr(self, name) + getattr(other, name) for name in whole}
         return ReplicateCounts(**counts, once=_added(self.once, other.once))
@@ -192,7 +192,7 @@ def replicate_counts(offsets: Ints, codes: Ints, counts: Ints) -> ReplicateCount
 
 
 def thinned_uniques(once: Mapping[int, int], records: int, kept: int) -> float:
-    """Uniques of both that are expected among `kept` of the `records` of the first table, drawn without replacement.
+    """Expected uniques of both among `kept` of the `records` of the first table, drawn without replacement.
 
     A key of d records is drawn once with the hypergeometric chance C(d, 1) C(records - d, kept - 1) / C(records, kept).
 
@@ -234,13 +234,13 @@ def signatures(
 ) -> tuple[Ints, Ints, Ints]:
     """For each unit the class it is in, release by release.
 
-    A person with several records has the multiset of their classes for a class; a combination of original values that
-    was released in several ways the set of them.
+    The class of a person with several records is the multiset of their classes; that of a combination of original
+    values that was released in several ways is the set of its classes.
 
     Parameters
     ----------
     units, classes : sequence of ndarray of int64, shape (n_t, 2)
-        Of each release, the hashed unit and class of each row.
+        For each release, the hashed unit and class of each row.
     records : sequence of ndarray of int64, shape (n_t,)
     persons : bool
         Whether units are persons; else each is weighted by its records.
@@ -283,19 +283,19 @@ def signatures(
 
 
 def combined_sizes(codes: Ints, weights: Ints, *, presence_known: bool) -> Ints:
-    """Of each unit, how many an intruder who combines all releases cannot distinguish from it.
+    """For each unit, how many an intruder who combines all releases cannot distinguish from it.
 
     Source: Sweeney, IJUFKS 10(5), 2002; Ganta, Kasiviswanathan, Smith, KDD 2008.
 
     Parameters
     ----------
     codes : ndarray of int64, shape (u, T)
-        -1: not in that release. Every unit is in one at least.
+        -1: not in that release. Every unit is in at least one.
     weights : ndarray of int64, shape (u, 1) or (u, T)
         With a weight for each release, the smallest sum over those the unit is in.
     presence_known : bool
-        The intruder knows who was in which release; else two units may be the same if they agree wherever both are,
-        and both are in one at least.
+        Whether the intruder knows who was in which release; otherwise two units may be the same if they agree wherever
+        both are, and both are in at least one.
 
     Examples
     --------
@@ -323,7 +323,7 @@ def combined_sizes(codes: Ints, weights: Ints, *, presence_known: bool) -> Ints:
 def values_within(codes: Ints, numbers: Ints, values: Ints, *, persons: bool = False) -> Ints:
     """Distinct sensitive values of each unit's combined class in the new release (whose rows come last).
 
-    Of persons the sets of their values are counted, and one alone where all of a class have some value in common.
+    For persons the sets of their values are counted, or 1 where all persons of a class have some value in common.
 
     Parameters
     ----------
@@ -350,18 +350,18 @@ def values_within(codes: Ints, numbers: Ints, values: Ints, *, persons: bool = F
 
 
 def values_left(codes: Ints, held: Sequence[tuple[Ints, Ints] | None]) -> Ints:
-    """Sensitive values that occur in all the classes a unit was in: what is left to an intruder who intersects them.
+    """Sensitive values that occur in all the classes of a unit: an intruder who intersects them is left with these.
 
     Parameters
     ----------
     codes : ndarray of int64, shape (u, T)
     held : sequence of (ndarray of int64, shape (n_t,), ndarray of int64, shape (n_t,)) or None
-        Of each release, class code and value number of each row; None: the release has no such column.
+        For each release, class code and value number of each row; None: the release has no such column.
 
     Returns
     -------
     ndarray of int64, shape (u,)
-        0 where nothing is left: then values changed between the releases.
+        0 where no value remains: then values changed between the releases.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What an intruder concludes about a class: the worst posterior, and every assignment of its values to its members."""
+"""Inference of an intruder about a class: the worst posterior, and every assignment of its values to its members."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def insider_posterior(offsets: Ints, counts: Ints, sizes: Ints, insiders: int) -
 def ruled_out_posterior(offsets: Ints, counts: Ints, sizes: Ints, values: int) -> Floats:
     """max_v c_v / (f - E) of each class, E the b largest counts among other values: the intruder rules b out.
 
-    E is at most f - c_v. Over persons, who may have several values, that is the worst that the counts allow.
+    E is at most f - c_v. For persons, who may have several values, this is the worst case that the counts allow.
 
     Source: Machanavajjhala, Kifer, Gehrke, Venkitasubramaniam, ACM TKDD 1(1), 2007.
 
@@ -86,14 +86,14 @@ def _ruled_out(offsets: Ints, counts: Ints, sizes: Ints, values: int) -> Floats:
         descending = np.sort(counts[offsets[c] : offsets[c + 1]])[::-1]
         size = sizes[c]
         for i in range(len(descending)):
-            # The b largest of the others: of the first b + 1, all but this one.
+            # The b largest among the others: all of the first b + 1 except this one.
             others = descending[: values + 1].sum() - (descending[i] if i <= values else descending[values])
             out[c] = max(out[c], descending[i] / (size - min(others, size - descending[i])))
     return out
 
 
 Table = tuple[tuple[int, ...], ...]
-"""Of a class: for each group of members who are alike before the release, how many have each value."""
+"""For a class: for each group of members who are equal before the release, how many have each value."""
 
 
 def ways(groups: Sequence[int], values: Sequence[int]) -> int:
@@ -108,7 +108,7 @@ def ways(groups: Sequence[int], values: Sequence[int]) -> int:
 
 
 def class_tables(groups: Sequence[int], values: Sequence[int]) -> Iterator[tuple[Table, int]]:
-    """All tables with these margins, each with the assignments that give it.
+    """All tables with these margins, each with the number of assignments that give it.
 
     Parameters
     ----------
@@ -145,7 +145,7 @@ def drawn_tables(
 
 
 def _rows(size: int, values: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """Ways to take so many of the values that are left."""
+    """Ways to take `size` of the remaining values."""
     for row in product(*(range(min(size, value) + 1) for value in values[:-1])):
         last = size - sum(row)
         if 0 <= last <= values[-1]:

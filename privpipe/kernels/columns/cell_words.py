@@ -1,6 +1,6 @@
 """Arrow columns straight from their buffers: as the words that are hashed, and as exact numbers; hash states of rows.
 
-The states of many rows are moved on at once, by the words of a column's cells. Tags and encodings are those of
+The states of many rows are advanced at once, by the words of a column's cells. Tags and encodings are those of
 `privpipe.kernels.ids.record_ids`.
 """
 
@@ -83,7 +83,7 @@ class CodedCells:
     codes : ndarray of int32, shape (n,)
         Place of each cell's value; of a missing cell, the number of values.
     starts : ndarray of int64, shape (values + 2,)
-        Where the words of each value, and last those of a missing cell, begin and end.
+        Where the words of each value, and finally those of a missing cell, begin and end.
     words : ndarray of uint64
         All words of all values, headers among them.
     """
@@ -122,7 +122,7 @@ def encode_column(column: pa.Array, name: str) -> FixedCells | TextCells:
     Raises
     ------
     DataError
-        The type has no encoding, or a value does not fit it; names the column.
+        The type has no encoding, or a value does not fit it; the message names the column.
     """
     kind = column.type
     if pa.types.is_dictionary(kind):
@@ -163,7 +163,7 @@ def _floats(column: pa.Array) -> FixedCells:
     numbers = ~np.isnan(values)
     if not numbers.all():
         present = read_only(numbers & present if len(present) else numbers, np.bool_)
-    with np.errstate(invalid="ignore"):  # cells without a value hold any bits, a signalling NaN too
+    with np.errstate(invalid="ignore"):  # cells without a value hold arbitrary bits, even a signalling NaN
         words = (values + 0.0).view(U)  # -0.0 becomes 0.0
     return FixedCells(U(FLOAT | 8 << 8), (read_only(words, U),), present)
 
@@ -217,7 +217,7 @@ def _whole(column: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
 
 
 def _buffer(column: pa.Array, dtype: np.typing.DTypeLike) -> Words:
-    """The values' buffer of a column of fixed width; cells without a value hold anything."""
+    """The values' buffer of a column of fixed width; cells without a value hold arbitrary bits."""
     data = column.buffers()[1]
     if data is None or not data.size:
         return np.zeros(len(column), dtype)
@@ -278,9 +278,9 @@ def _decimal_words(array: pa.Array, column: str) -> Ints:
     return np.ascontiguousarray(words[:, 0])
 
 
-ROWS_AT_A_TIME = 4096  # four words of hash state each: they stay in the second-level cache over all columns
+ROWS_AT_A_TIME = 4096  # with four words of hash state each, they stay in the second-level cache over all columns
 FEW = 4
-"""One row in so many that has a further word: below, these rows are worked off by themselves."""
+"""Where fewer than one row in this many has a further word, these rows are processed separately."""
 
 
 def absorb_column(
@@ -290,7 +290,7 @@ def absorb_column(
     state: Words,
     words: Words,
 ) -> None:
-    """Move on the states of some rows by one column's cells.
+    """Advance the states of some rows by one column's cells.
 
     Parameters
     ----------
@@ -407,7 +407,7 @@ def _absorb_cells(
     state: Words,
     words: Words,
 ) -> None:
-    """A header and a word of payload a row; where nothing is present, the word 0."""
+    """A header and a word of payload per row; for a missing cell, the word 0."""
     v0, v1, v2, v3 = state[0], state[1], state[2], state[3]
     if len(present) == 0:
         for i in range(rows):  # without a branch, this runs in vector registers
@@ -443,7 +443,7 @@ def _absorb_more(
 
 @njit(nogil=True, cache=True)
 def _whole_word(data: NDArray[np.uint8], at: U) -> U:
-    """The little-endian word at a place; unsigned, so that no negative index is looked for: it is one load."""
+    """The little-endian word at a place; unsigned, so that negative indices need no check: it is a single load."""
     low = U(data[at]) | U(data[at + U(1)]) << U(8) | U(data[at + U(2)]) << U(16) | U(data[at + U(3)]) << U(24)
     high = U(data[at + U(4)]) | U(data[at + U(5)]) << U(8) | U(data[at + U(6)]) << U(16)
     return low | (high | U(data[at + U(7)]) << U(24)) << U(32)
@@ -460,7 +460,7 @@ def _last_word(data: NDArray[np.uint8], at: U, size: U) -> U:
 
 @njit(nogil=True, cache=True)
 def _some_word(data: NDArray[np.uint8], at: U, left: U) -> U:
-    """The next word of a text of which so many bytes are left, at least one."""
+    """The next word of a text with `left` remaining bytes, at least one."""
     if at + U(8) > U(len(data)):
         word: U = _last_word(data, at, min(left, U(8)))
     else:
@@ -471,7 +471,7 @@ def _some_word(data: NDArray[np.uint8], at: U, left: U) -> U:
 
 @njit(nogil=True, cache=True)
 def _absorb_some(state: Words, of_rows: Words, left: Words, done: np.uint64) -> None:
-    """One more word for the rows that have more left than is done."""
+    """One more word for the rows with more words than are done."""
     v0, v1, v2, v3 = state[0], state[1], state[2], state[3]
     for i in range(len(of_rows)):
         a, b, c, d = absorb(v0[i], v1[i], v2[i], v3[i], of_rows[i])
@@ -491,7 +491,7 @@ def _absorb_text(
     state: Words,
     words: Words,
 ) -> None:
-    """Word by word of all rows; the few texts that are longer than the others, one after the other."""
+    """Word by word for all rows; the few texts that are longer than the others, one after the other."""
     of_rows, at, left = np.empty(rows, U), np.empty(rows, U), np.empty(rows, U)
     for i in range(rows):
         here = len(present) == 0 or present[start + i]

@@ -1,4 +1,4 @@
-"""Columns of codes: packed for few look-ups, renumbered from a file's dictionaries, without unused values."""
+"""Columns of codes: packed for few look-ups, renumbered from a file's dictionaries, and without unused values."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ Codes = NDArray[Any]
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
 FUSED = 3
-"""Groups that one loop looks up; nine columns of a census need no more."""
+"""Groups that one loop looks up; nine columns of a census fit into three groups."""
 LARGEST_GROUP = 8192
-"""Combinations of a group: its look-up table stays in the processor's first cache."""
+"""Most combinations of a group, so that its look-up table stays in the first-level cache."""
 
 
 class PackedColumns:
@@ -32,16 +32,16 @@ class PackedColumns:
     codes : ndarray of int32, shape (t, m)
         Codes of each column from 0.
     sizes : sequence of int
-        Values of each column: its codes are below.
+        Number of values of each column: its codes are below it.
 
     Attributes
     ----------
     members : tuple of tuple of int
         Columns of each group.
     codes : list of ndarray of uint16 or int32, shape (t,)
-        Of each group, the code of each row.
+        For each group, the code of each row.
     leaves : list of ndarray of int32, shape (members, codes)
-        Of each group, the columns' codes that a packed code stands for.
+        For each group, the columns' codes that a packed code represents.
     """
 
     def __init__(self, codes: Ints, sizes: Sequence[int]) -> None:
@@ -52,7 +52,7 @@ class PackedColumns:
             found, leaves = _packed(matrix, np.array(members, dtype=np.int64), radices, math.prod(radices.tolist()))
             packed.append(found)
             self.leaves.append(leaves)
-        # One type for all, so that compiled code is specialised once; the narrow one is faster by a third.
+        # One type for all, so that code is compiled for one type only; the narrow one is faster by a third.
         kind = np.uint16 if all(leaves.shape[1] <= 1 << 16 for leaves in self.leaves) else np.int32
         self.codes: list[Codes] = [read_only(found, kind) for found in packed]
         ends = np.cumsum(np.array(sizes, dtype=np.int64))
@@ -83,7 +83,7 @@ class PackedColumns:
 
 
 def padded(rows: Sequence[Codes]) -> list[Codes]:
-    """At least as many groups as a loop looks up; one of a single code adds nothing."""
+    """Pad to the number of groups that a loop looks up; a group of a single code adds nothing."""
     if len(rows) >= FUSED:
         return list(rows)
     nothing = read_only(np.zeros(len(rows[0]), dtype=rows[0].dtype), rows[0].dtype)
@@ -91,7 +91,7 @@ def padded(rows: Sequence[Codes]) -> list[Codes]:
 
 
 def _grouped(sizes: Sequence[int]) -> tuple[tuple[int, ...], ...]:
-    """Neighbouring columns together as long as their combinations stay few."""
+    """Group neighbouring columns as long as they have few combinations."""
     groups: list[list[int]] = []
     space = 0
     for place, size in enumerate(sizes):
@@ -106,7 +106,7 @@ def _grouped(sizes: Sequence[int]) -> tuple[tuple[int, ...], ...]:
 
 @njit(small=SMALL, nogil=True, cache=True)
 def _packed(codes: Ints, members: Longs, radices: Longs, space: int) -> tuple[Ints, Ints]:
-    """Code of each row among those of a group that occur, in their order, and the columns' codes of each."""
+    """Code of each row among the occurring ones of a group, in their order, and the columns' codes of each."""
     t = len(codes)
     joint = np.empty(t, np.int64)
     place = np.full(space, -1, np.int32)
@@ -166,20 +166,20 @@ def renumbered(indices: NDArray[np.integer[Any]], numbers: NDArray[np.uint16]) -
     Parameters
     ----------
     indices : ndarray of integers, shape (n,)
-        Of values in the dictionary.
+        Index of each cell's value in the dictionary.
     numbers : ndarray of uint16
-        Of each value of the dictionary.
+        Number of each value of the dictionary.
 
     Returns
     -------
     codes : ndarray of uint8, or of uint16 where a number needs it, shape (n,)
     counts : ndarray of int64
-        Up to the largest of the numbers.
+        Cells of each number, up to the largest number.
 
     Raises
     ------
     IndexError
-        An index is not of the dictionary.
+        An index is outside the dictionary.
 
     Examples
     --------
@@ -188,7 +188,7 @@ def renumbered(indices: NDArray[np.integer[Any]], numbers: NDArray[np.uint16]) -
     ([2, 2, 5], [0, 0, 2, 0, 0, 1])
     """
     if len(indices) and not 0 <= int(indices.min()) <= int(indices.max()) < len(numbers):
-        raise IndexError(f"an index that is none of a dictionary of {len(numbers)} values")
+        raise IndexError(f"an index is outside a dictionary of {len(numbers)} values")
     most = int(numbers.max(initial=0))
     kind: type[np.unsignedinteger[Any]] = np.uint8 if most < ONE_BYTE else np.uint16
     codes: UnsignedCodes = np.empty(len(indices), kind)
@@ -211,7 +211,7 @@ def _renumber(indices: NDArray[np.int32], numbers: UnsignedCodes, codes: Unsigne
 
 
 def append_digits(words: Longs, size: int, places: Places, codes: UnsignedCodes) -> bool:
-    """Make room in words for a digit below `size`, and put there what a cell's code stands for.
+    """Append to words a digit below `size` that represents a cell's code.
 
     Parameters
     ----------
@@ -225,7 +225,7 @@ def append_digits(words: Longs, size: int, places: Places, codes: UnsignedCodes)
     Returns
     -------
     bool
-        False where a code has no digit; the words are worth nothing then.
+        False where a code has no digit; the words are then invalid.
 
     Examples
     --------
@@ -252,13 +252,13 @@ def _append(words: Longs, size: np.int64, places: Places, codes: UnsignedCodes) 
     least = np.int64(0)
     for i in range(len(codes)):
         digit = np.int64(places[codes[i]])
-        least |= digit  # negative as soon as one is
+        least |= digit  # negative as soon as one digit is
         words[i] = words[i] * size + digit
     return least
 
 
 def placed(places: Places, codes: UnsignedCodes) -> Places | None:
-    """What each code stands for; None where it stands for nothing.
+    """The place of each code; None where a code has no place.
 
     Parameters
     ----------
@@ -298,20 +298,20 @@ def _place(places: Places, codes: UnsignedCodes, found: Places) -> Any:
 
 
 def in_order_of_appearance(codes: Ints, values: int) -> tuple[Ints, Ints]:
-    """Codes of a dictionary that holds the values which occur, in order of their first cell.
+    """Codes for a dictionary of only the values that occur, in order of their first cell.
 
     Parameters
     ----------
     codes : ndarray of int32, shape (n,)
         Below `values`; a negative one is a missing cell and stays -1.
     values : int
-        Values of the dictionary that they are of.
+        Number of values of their dictionary.
 
     Returns
     -------
     codes : ndarray of int32, shape (n,)
     used : ndarray of int32
-        Which values the new dictionary holds.
+        The values in the new dictionary.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""CSV text: the automaton of all readers, where records end, and other dialects rewritten as RFC 4180."""
+"""CSV text: the automaton of all readers, the ends of records, and conversion of other dialects to RFC 4180."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ __all__ = [
 
 
 RECORD_START, FIELD_START, BARE, QUOTED, AFTER_QUOTE, COMMENT, LITERAL, QUOTED_LITERAL = range(8)
-"""States; a literal is the sign behind an escape."""
+"""States; a literal is the sign after an escape."""
 DROPPED, LINE_END, RECORD_END, RETURNED, KEPT, OPENED, STRAY, FIELD_END, ESCAPED = range(9)
-"""What a sign does; from `KEPT` on it shows that its line is not empty."""
+"""Effects of a sign; from `KEPT` on they show that its line is not empty."""
 NEWLINE, RETURN, SPACE, TAB = 0x0A, 0x0D, 0x20, 0x09
 NONE = -1
 
@@ -60,7 +60,7 @@ class CsvSigns:
     escape : str, optional
         Takes the next sign literally.
     comment : str, optional
-        At the beginning of a record: the line is none.
+        At the beginning of a record: the line is not a record.
     trim : bool
         Whether blanks before and after quotes do not count as text.
 
@@ -87,7 +87,7 @@ class CsvSigns:
 
 @functools.lru_cache(maxsize=16)
 def transitions(signs: CsvSigns) -> NDArray[np.uint8]:
-    """For each state and byte, at ``256 * state + byte``: the state behind it, plus 8 times what the byte does.
+    """For each state and byte, at ``256 * state + byte``: the state after it, plus 8 times the effect of the byte.
 
     Examples
     --------
@@ -103,7 +103,7 @@ def transitions(signs: CsvSigns) -> NDArray[np.uint8]:
 
 
 def _step(state: int, sign: int, codes: tuple[int, int, int, int, bool]) -> tuple[int, int]:
-    """The state behind a sign, and what the sign does."""
+    """The state after a sign, and the effect of the sign."""
     escape = codes[2]
     if state >= LITERAL:
         return (BARE if state == LITERAL else QUOTED), KEPT
@@ -119,7 +119,7 @@ def _step(state: int, sign: int, codes: tuple[int, int, int, int, bool]) -> tupl
 
 
 def _outside(state: int, sign: int, codes: tuple[int, int, int, int, bool]) -> tuple[int, int]:
-    """As `_step`, of a sign outside quotes and comments that ends no line."""
+    """As `_step`, for a sign outside quotes and comments that does not end a line."""
     delimiter, quote, _escape, comment, trim = codes
     if sign == delimiter:
         return FIELD_START, FIELD_END
@@ -139,19 +139,19 @@ def _outside(state: int, sign: int, codes: tuple[int, int, int, int, bool]) -> t
 
 @dataclass(frozen=True)
 class CsvStructure:
-    """What a CSV text (RFC 4180, or one of other signs) is made of.
+    """The structure of a CSV text (RFC 4180, or with other signs).
 
     Parameters
     ----------
     cuts : tuple of int
-        For each place asked for, the first position at or behind it where a record begins; fewer where the
-        text ends before.
+        For each requested place, the first position at or after it where a record begins; fewer where the
+        text ends before that.
     astray : int
-        Closing quotes with something other than a delimiter behind them.
+        Closing quotes followed by something other than a delimiter.
     unclosed : bool
         Whether the text ends inside a quoted field.
     second : int
-        Where the second record begins, comments left out; the text's length where it does not.
+        Where the second record begins, comments left out; the text's length where there is none.
     end : int
         Where the footer begins; the text's length without one.
     marks : int
@@ -169,18 +169,18 @@ class CsvStructure:
 def csv_structure(
     text: NDArray[np.uint8], signs: CsvSigns | str, places: Sequence[int], *, footer: int = 0
 ) -> CsvStructure:
-    """Find the beginnings of records behind some places, and count what is malformed.
+    """Find the beginnings of records after some places, and count malformed parts.
 
     Parameters
     ----------
     text : ndarray of uint8, shape (n,)
         A whole file, any encoding that keeps ASCII.
     signs : CsvSigns or str
-        A text is the delimiter.
+        A str is the delimiter.
     places : sequence of int
         Ascending.
     footer : int
-        Records at the end that are none; empty lines do not count.
+        Lines at the end that are not records; empty lines do not count.
 
     Examples
     --------
@@ -209,8 +209,8 @@ def _scan(
     cuts: Ints,
     last: Ints,
 ) -> tuple[int, int, int, int, bool]:
-    """`last` becomes the ring of where the last records begin."""
-    state: Any = np.uint64(RECORD_START)  # without a sign, an index needs no check for negative ones
+    """`last` is filled as a ring buffer with the beginnings of the last records."""
+    state: Any = np.uint64(RECORD_START)  # unsigned, so that an index needs no check for negative values
     astray, at, marks, records, size = 0, 0, 0, 0, len(text)
     second: Any = size
     start: Any = 0
@@ -218,7 +218,7 @@ def _scan(
     i: Any = np.uint64(0)
     while i < size:
         row, same = state << 8, 8 * KEPT + state
-        while i < size and table[row | text[i]] == same:  # most signs change nothing
+        while i < size and table[row | text[i]] == same:  # most signs keep the state
             i += np.uint64(1)
         if i == size:
             break
@@ -250,12 +250,12 @@ QUOTE = 0x22
 
 
 def rewritten_csv(data: bytes, signs: CsvSigns) -> bytes:
-    r"""Records of any signs as records of the same delimiter under RFC 4180, comments left out.
+    r"""Convert records with any signs to records with the same delimiter under RFC 4180, without comments.
 
     Parameters
     ----------
     data : bytes
-        Whole records of a sound file, in an encoding that keeps ASCII.
+        Whole records of a well-formed file, in an encoding that keeps ASCII.
     signs : CsvSigns
 
     Examples
@@ -281,7 +281,7 @@ def _rewrite(
     out: NDArray[np.uint8],
     writes: bool,
 ) -> int:
-    """The length of what is written; `field` has room for the longest one."""
+    """The length of the written text; `field` has room for the longest field."""
     state, quoted, length, at = RECORD_START, False, 0, 0
     for i in range(len(text)):
         sign = text[i]
@@ -312,7 +312,7 @@ def _put(
     at: int,
     writes: bool,
 ) -> int:
-    """The position behind a field, in quotes where it was or has to be."""
+    """Write a field, in quotes where it was quoted or has to be; the position after it."""
     for i in range(length):
         sign = field[i]
         quoted = quoted or sign in (QUOTE, delimiter, NEWLINE, RETURN)

@@ -1,1 +1,1 @@
-"""Which rows are equal, and in which order: hashing and sorting side by side."""
+"""Equality and order of rows: hashing and sorting."""

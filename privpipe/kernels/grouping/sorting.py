@@ -1,8 +1,8 @@
 """Sorts for compiled code, a parallel radix sort in place, and orders of many records by group and by value.
 
-In the radix sort, numbers are dealt to buckets by their high bits where they lie. Buckets that fit into the cache are
-sorted from the low bits up, through a small array. For an order by value, ties by keyed order, records are dealt to
-buckets of consecutive values, which are sorted side by side on a few threads.
+In the radix sort, numbers are distributed in place to buckets by their high bits. Buckets that fit into the cache are
+sorted from the low bits up, through a small array. For an order by value, ties by keyed order, records are distributed
+to buckets of consecutive values, which are sorted in parallel on a few threads.
 
 Sources: for the small sorts Shell, A high-speed sorting procedure, Communications of the ACM 2(7), 1959, with gaps that
 grow by 9/4 (Tokuda); for the radix sort McIlroy, Bostic, McIlroy, Engineering Radix Sort, Computing Systems 6(1),
@@ -79,16 +79,16 @@ def sort_places(places: Ints, keys: Floats) -> None:
 
 U = np.uint64
 FEW = 1 << 17
-"""Numbers that the library's sort is as good for."""
+"""Up to this many numbers the library's sort is as fast."""
 CACHED, AIMED = 1 << 16, 1 << 14
-"""Numbers of a bucket that go through the small array, at the most; and as many as buckets are made for."""
+"""Most numbers of a bucket that are sorted through the small array; and the intended size of a bucket."""
 DEALT_BITS, DIGIT_BITS = 8, 11
-"""By which numbers are dealt where they lie, and sorted in the cache: so many places are written to by turns."""
+"""Bits by which numbers are distributed in place, and sorted in the cache: each pass writes to 2^bits places."""
 LEAST_DEALT = 256
 TASKS = 2
-"""For each thread at the least: parts are not equally large."""
+"""Least tasks per thread, since parts are not equally large."""
 SAMPLED_FOR_MIDDLE = 1024
-"""Numbers of which the middle one parts the others."""
+"""Size of the sample whose median splits the numbers."""
 LEAST, LAST = np.int64(-(2**63)), np.int64(2**63 - 1)
 NAN = np.float64(np.nan).view(np.int64)
 
@@ -137,7 +137,7 @@ def _sort(words: Ints, threads: int) -> None:
 
 
 def _halves(words: Ints) -> tuple[Ints, Ints]:
-    """Ints below the middle one of some, and the others."""
+    """The words below the median of a sample, and the others."""
     if len(words) < 2:
         return words, words[:0]
     middle = np.sort(words[:: max(1, len(words) // SAMPLED_FOR_MIDDLE)])
@@ -147,9 +147,9 @@ def _halves(words: Ints) -> tuple[Ints, Ints]:
 
 @njit(nogil=True, cache=True)
 def _parted(words: Ints, pivot: np.int64) -> int:
-    """Move words below the pivot to the front; how many they are.
+    """Move words below the pivot to the front; how many there are.
 
-    Nothing hangs on a comparison but a sum, which is five times as fast as a branch that is guessed wrong half the time
+    A comparison only affects a sum, which is five times as fast as a branch that is mispredicted half of the time
     (Lomuto's scheme).
     """
     count = 0
@@ -163,7 +163,7 @@ def _parted(words: Ints, pivot: np.int64) -> int:
 
 @njit(nogil=True, cache=True)
 def _floats_as_integers(words: Ints) -> None:
-    """Bits of floats as integers of the same order; negative numbers are ordered backwards by theirs."""
+    """Bits of floats as integers of the same order; the bits of negative numbers are in reverse order."""
     for i in range(len(words)):
         if words[i] & LAST > np.int64(0x7FF0000000000000):
             words[i] = NAN
@@ -193,7 +193,7 @@ def _range(words: Ints) -> tuple[np.int64, int]:
 
 @njit(nogil=True, cache=True)
 def _dealt_in_place(words: Ints) -> Ints:
-    """Move words to buckets of ascending words, within the array; where each bucket begins, and the end."""
+    """Move words in place to buckets of ascending words; where each bucket begins, and the end."""
     low, bits = _range(words)
     wanted = 1
     while wanted < DEALT_BITS and len(words) >> wanted > AIMED:
@@ -210,7 +210,7 @@ def _dealt_in_place(words: Ints) -> Ints:
         while heads[bucket] < bounds[bucket + 1]:
             word = words[heads[bucket]]
             place = np.int64((U(word) - least) >> shift)
-            # Each word is exchanged for the one at its place, until one belongs here.
+            # Each word is exchanged with the one at its place, until one belongs here.
             while place != bucket:
                 at = heads[place]
                 heads[place] += 1
@@ -223,7 +223,7 @@ def _dealt_in_place(words: Ints) -> Ints:
 
 @njit(nogil=True, cache=True)
 def _sort_cached(words: Ints, spare: Ints, counts: Ints) -> None:
-    """Sort few words by digits from the lowest, to and fro between two arrays."""
+    """Sort few words by digits from the lowest, alternating between two arrays."""
     if len(words) < LEAST_DEALT:
         sort_integers(words, len(words))
         return
@@ -257,7 +257,7 @@ def _sort_cached(words: Ints, spare: Ints, counts: Ints) -> None:
 def _sort_whole(words: Ints) -> None:
     """Sort any number of words."""
     spare, counts = np.empty(CACHED, np.int64), np.empty(1 << DIGIT_BITS, np.int64)
-    # Stretches that are still to be dealt do not overlap, and none is small.
+    # Stretches that remain to be distributed do not overlap, and none is small.
     waiting = np.empty((len(words) // CACHED + 2, 2), np.int64)
     waiting[0, 0], waiting[0, 1], count = 0, len(words), 1
     while count > 0:
@@ -280,7 +280,7 @@ SIGN = U(1 << 63)
 BUCKETS = 256
 SAMPLED = 1 << 15
 STRETCH = 1 << 18
-"""Records that one task deals out at a time."""
+"""Records that one task distributes at a time."""
 
 
 def positions_by_code(codes: NDArray[np.int32], count: int) -> Ints:
@@ -342,11 +342,11 @@ def positions_by_value(
     ----------
     words : ndarray of uint64, shape (n,)
     tie_words : callable
-        Gives the tie words of all records, uint64 of shape (n,); asked only if words are equal.
+        Returns the tie words of all records, uint64 of shape (n,); called only if words are equal.
     settle : callable
         Puts positions of records with equal words and equal tie words in order.
     pool : Executor
-        Of threads.
+        An executor with threads.
 
     Returns
     -------
@@ -373,7 +373,7 @@ def positions_by_value(
 
 
 def _dealt(words: Words, pool: Executor) -> tuple[NDArray[Any], Words, Ints]:
-    """Positions and words by bucket, and where each bucket begins; a bucket holds what lies between two splitters."""
+    """Positions and words by bucket, and where each bucket begins; a bucket has the words between two splitters."""
     n = len(words)
     sample = np.sort(words[:: max(n // SAMPLED, 1)])
     buckets = BUCKETS if n > STRETCH // 4 else 1
@@ -410,7 +410,7 @@ def _break_ties(
     runs = np.zeros(len(words), U)
     np.cumsum(words[1:] != words[:-1], out=runs[1:])
     bits = U(max(int(runs[-1]).bit_length(), 1))
-    # The number of the run in front of as much of the tie word as there is room for.
+    # The number of the run, followed by as many bits of the tie word as fit.
     keys = (runs << (U(64) - bits)) | (ties[positions] >> bits)
     order = np.argsort(keys)
     keys = keys[order]
@@ -449,7 +449,7 @@ def _by_code(codes: NDArray[np.int32], starts: Ints) -> Ints:
 
 @njit(nogil=True, cache=True)
 def _float_words(words: Words) -> Words:
-    """Negative numbers are ordered backwards by their bits."""
+    """The bits of negative numbers are in reverse order."""
     out = np.empty(len(words), np.uint64)
     for i in range(len(words)):
         out[i] = ~words[i] if words[i] >> U(63) else words[i] ^ SIGN
@@ -458,7 +458,7 @@ def _float_words(words: Words) -> Words:
 
 @njit(nogil=True, cache=True)
 def _buckets_of(words: Words, splitters: Words) -> tuple[NDArray[np.uint8], Ints]:
-    """Bucket of each word, the number of splitters up to it, by halving; and how many words each bucket has."""
+    """Bucket of each word, the number of splitters up to it, by bisection; and how many words each bucket has."""
     out, counts = np.empty(len(words), np.uint8), np.zeros(len(splitters) + 1, np.int64)
     half = (len(splitters) + 1) // 2
     for i in range(len(words)):
@@ -495,7 +495,7 @@ def give_by_rank(positions: NDArray[np.int32], words: Words, pi: Ints, start: in
     Parameters
     ----------
     positions : ndarray of int32 or int64
-        Of the record at each rank.
+        Position of the record at each rank.
     words : ndarray of uint64
         In order.
     out : ndarray of uint64

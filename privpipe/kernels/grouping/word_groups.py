@@ -33,7 +33,7 @@ MOST_BITS = 14
 def group_rows(words: Ints) -> tuple[Ints, Ints]:
     """Number the distinct rows of a matrix of words.
 
-    Rows are first scattered into buckets that fit the processor's cache, which is some eight times faster on
+    Rows are first scattered into buckets that fit the processor's cache, which is about eight times faster on
     near-unique rows than one large hash table.
 
     Parameters
@@ -59,7 +59,7 @@ def group_rows(words: Ints) -> tuple[Ints, Ints]:
 
 
 def number_words(words: Ints, room: int) -> tuple[Ints, Ints]:
-    """As `group_rows`, for one word per row, all of them in 0 .. room - 1: by a table of that many places, no hash.
+    """As `group_rows`, for one word per row, all in 0 .. room - 1: by a table of `room` entries instead of hashing.
 
     Examples
     --------
@@ -85,7 +85,7 @@ def ordered_by_group(groups: Ints, number: int) -> tuple[Ints, Ints]:
 
 
 def split_order(words: Ints, parts: int) -> tuple[Ints, Ints]:
-    """Rows by part, where the part is the share of the 64-bit range that an (evenly spread) word lies in.
+    """Rows by part: the part of the 64-bit range that contains an (evenly distributed) word.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ def split_order(words: Ints, parts: int) -> tuple[Ints, Ints]:
 
 
 def shares_of(words: Ints, parts: int) -> Ints:
-    """Which of `parts` equal ranges of all 64-bit integers each word lies in, ascending.
+    """Which of `parts` equal ranges of all 64-bit integers, in ascending order, contains each word.
 
     Examples
     --------
@@ -345,9 +345,9 @@ def digit_sums(words: Ints, records: Ints, radices: Sequence[int]) -> list[Ints]
     words : ndarray of int64, shape (n,)
         In [0, product of the radices).
     records : ndarray of int64, shape (n,)
-        Of each word.
+        Records of each word.
     radices : sequence of int
-        Of each place, the first one counting most; their sum is what is held in memory.
+        Radix of each place, the most significant first; their sum determines the memory.
 
     Returns
     -------
@@ -374,7 +374,7 @@ def _add_plain(words: Ints, records: Ints, radices: Ints, starts: Ints, sums: In
 @njit(small=8 * SMALL, plain=_add_plain, nogil=True, cache=True)
 def _add(words: Ints, records: Ints, radices: Ints, starts: Ints, sums: Ints) -> None:
     for i in range(len(words)):
-        rest, own = np.uint64(words[i]), records[i]  # no sign to look at: a division of words of 64 bits alone
+        rest, own = np.uint64(words[i]), records[i]  # unsigned: a plain division of 64-bit words without sign checks
         for place in range(len(radices) - 1, -1, -1):
             radix = np.uint64(radices[place])
             above = rest // radix

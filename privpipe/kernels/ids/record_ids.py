@@ -48,8 +48,8 @@ U = np.uint64
 def content_hash(table: pa.Table | pa.RecordBatch, seed: Seed) -> Ints:
     """SipHash-2-4-128 of each row over all its columns, keyed by the seed.
 
-    Depends on column names only through their order, and on values as their types say: int8 5 equals int64 5,
-    large_string equals string, a dictionary its values; integer 1, 1.0 and "1" differ.
+    Depends on column names only through their order, and on values by logical type: int8 5 equals int64 5,
+    large_string equals string, a dictionary equals its values; integer 1, 1.0 and "1" differ.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ def content_hash(table: pa.Table | pa.RecordBatch, seed: Seed) -> Ints:
 
 
 def hash_cells(columns: Sequence[FixedCells | TextCells | CodedCells], rows: int, seed: Seed, first: int = 0) -> Ints:
-    """As `content_hash`, of so many rows from `first` on of columns that are encoded, in order of their names.
+    """As `content_hash`, for `rows` rows from `first` on of encoded columns, in order of their names.
 
     Returns
     -------
@@ -112,7 +112,7 @@ def record_id(hash_words: Ints, ordinal: Ints, seed: Seed) -> Ints:
     Returns
     -------
     ndarray of int64, shape (n, 2)
-        Signed words, distinct but for a chance of n^2 / 2^129.
+        Signed words, distinct except with probability n^2 / 2^129.
 
     Examples
     --------
@@ -147,7 +147,7 @@ def declared_id(column: pa.Array | pa.ChunkedArray, seed: Seed) -> Ints:
     Parameters
     ----------
     column : pyarrow.Array or ChunkedArray
-        Unique and without nulls, which the caller sees to.
+        Unique and without nulls; the caller must ensure this.
 
     Returns
     -------
@@ -163,9 +163,9 @@ def declared_id(column: pa.Array | pa.ChunkedArray, seed: Seed) -> Ints:
 
 
 def ordinals(hash_words: Ints) -> Ints:
-    """Number of each row among those with the same hash, in the order they come.
+    """Number of each row among those with the same hash, in their given order.
 
-    For rows that are all in one place; a distributed engine numbers within each hash after a shuffle by it.
+    For rows that are all in one place; a distributed engine numbers rows within each hash after a shuffle by hash.
 
     Examples
     --------
@@ -174,7 +174,7 @@ def ordinals(hash_words: Ints) -> Ints:
     """
     words = np.asarray(hash_words, dtype=np.int64)
     single = np.sort(words[:, 1])
-    if not (single[1:] == single[:-1]).any():  # one word is equal by chance once in 2^64 pairs
+    if not (single[1:] == single[:-1]).any():  # one word is equal by chance in one of 2^64 pairs
         return np.zeros(len(words), np.int64)
     order = np.lexsort((words[:, 1], words[:, 0]))
     ordered = words[order]
@@ -256,9 +256,9 @@ def _halves_summed(hashes: Ints) -> Words:
 
 
 def normalised(texts: Any, steps: Sequence[str]) -> Any:
-    """Texts after the declared steps, in whatever order these are named.
+    """Texts after the declared steps, independent of the order in which these are named.
 
-    Unicode is composed first and last (folding case takes characters apart), spaces go before case.
+    Unicode is composed first and last (case folding decomposes characters), spaces are trimmed before case folding.
 
     Parameters
     ----------
@@ -301,7 +301,7 @@ def partners(first: Ints, second: Ints) -> tuple[Ints, Ints]:
     Parameters
     ----------
     first, second : ndarray of int64, shape (n, 2) and (m, 2)
-        Record ids, none of them twice in a table.
+        Record ids, unique within each table.
 
     Examples
     --------

@@ -1,8 +1,8 @@
 """Draws that are bound to the values they mask.
 
 Word j of a record is SipHash-2-4 under the stream's key of the record id's two words, the words of each value as
-`privpipe.kernels.ids.record_ids` encodes cells, and j. So a value that did not change draws what it drew before, and
-one that did draws afresh: the difference of two releases shows that it changed, and nothing more.
+`privpipe.kernels.ids.record_ids` encodes cells, and j. So an unchanged value gets the same draw again, and a changed
+value gets a new one: the difference of two releases shows that it changed, and nothing more.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ def value_words(stream: Stream, rows: RowBlock, columns: Sequence[str], word: in
     ----------
     stream : Stream
     rows : RowBlock
-        With record ids; the values as they enter the stage. A missing value is a separate value, NaN is missing,
+        With record ids and the values before the stage. A missing value is a separate value, NaN is missing,
         -0.0 equals 0.0 and integers are exact.
     columns : sequence of str
-        One column, or those that are drawn for together, in the stage's own order.
+        One column, or those that share a draw, in the order of the stage.
 
     Returns
     -------

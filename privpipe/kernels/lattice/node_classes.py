@@ -1,4 +1,4 @@
-"""Classes of distinct combinations under one vector of levels: packed, by a few look-ups, or by their codes."""
+"""Classes of distinct combinations under one vector of levels: by a few look-ups of packed columns, or by codes."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ SPREAD = np.uint64(0x9E3779B97F4A7C15)
 def numbered(codes: Sequence[Codes], labels: Sequence[Longs], radices: Sequence[int], counts: Longs) -> Numbered:
     """The class of each combination, the records of each class, and the first combination of it.
 
-    Where a table of all keys would be sparse, runs of combinations that share the first group's code are taken
-    together by their label: keys of the other groups alone need a table, small enough for the processor's cache.
+    Where a table of all keys would be sparse, runs of combinations that share the first group's code are combined
+    by their label: only keys of the other groups need a table, small enough for the processor's cache.
 
     Parameters
     ----------
     codes : sequence of ndarray of uint16 or int32, shape (t,)
         Packed code of each combination in each group of columns, at least one group.
     labels : sequence of ndarray of int64
-        Of each group, the label of each packed code.
+        For each group, the label of each packed code.
     radices : sequence of int
-        Of each group, how many labels there are; their product is below 2^62.
+        For each group, how many labels there are; their product is below 2^62.
     counts : ndarray of int64, shape (t,)
 
     Returns
     -------
     (ndarray of int32, shape (t,), ndarray of int64, shape (classes,), ndarray of int32, shape (classes,))
-        Numbers from 0, in no order that means anything.
+        Numbers from 0, in no meaningful order.
 
     Examples
     --------
@@ -55,7 +55,7 @@ def numbered(codes: Sequence[Codes], labels: Sequence[Longs], radices: Sequence[
     [[0, 0, 1, 0], [7, 2], [0, 2]]
     """
     space, tables, step = math.prod(radices), [], 1
-    # Rows are sorted by the first columns: their labels lead the key, so that neighbours fall close together.
+    # Rows are sorted by the first columns: their labels lead the key, so that neighbours have close keys.
     for found, radix in zip(reversed(labels), reversed(radices), strict=True):
         tables.append(read_only(found * step if step > 1 else found, np.int64))
         step *= radix
@@ -128,7 +128,7 @@ def _numbered_runs(
         ends[label + 1] += ends[label]
     starts, stops = np.empty(runs, np.int64), np.empty(runs, np.int64)
     place = np.int64(0)
-    for i in range(t):  # runs by label, those of one label in their order
+    for i in range(t):  # runs by label, in their order within a label
         if i == 0 or c0[i] != c0[i - 1]:
             if i > 0:
                 stops[place] = i
@@ -145,11 +145,11 @@ def _numbered_runs(
     begun = 0
     for r in range(runs):
         if r == 0 or own[c0[starts[r]]] != own[c0[starts[r - 1]]]:
-            begun = count  # numbers below are of other labels
+            begun = count  # numbers below this are of other labels
         for i in range(starts[r], stops[r]):
             key = t1[c1[i]] + t2[c2[i]]
             number = seen[key]
-            fresh = number < begun  # no branch: what comes is as good as random
+            fresh = number < begun  # no branch: the outcome is as good as random
             number = np.int32(count) if fresh else number
             seen[key] = number
             first[count] = i
@@ -161,7 +161,7 @@ def _numbered_runs(
 
 @njit(nogil=True, cache=True)
 def _spread(size: int, shift: np.uint64, known: Longs, count: int) -> Ints:
-    """A larger table of the keys so far: small ones stay in the processor's cache, and most nodes have few classes."""
+    """Enlarge the table of keys: small tables stay in the processor's cache, and most nodes have few classes."""
     slots = np.full(size, -1, np.int32)
     for number in range(count):
         slot = np.int64((np.uint64(known[number]) * SPREAD) >> shift)
@@ -206,7 +206,7 @@ def _keyed_dense(keys: Longs, counts: Longs, space: int) -> Numbered:
 
 def _keyed_plain(keys: Longs, counts: Longs) -> Numbered:
     _, firsts, found = np.unique(keys, return_index=True, return_inverse=True)
-    order = np.argsort(firsts)  # numbers in the order in which classes are met
+    order = np.argsort(firsts)  # numbers in the order in which classes occur
     numbers = np.argsort(order)[found].astype(np.int32)
     sizes = np.zeros(len(firsts), np.int64)
     np.add.at(sizes, numbers, counts)
@@ -319,7 +319,7 @@ def class_totals(numbers: Longs, classes: int, counts: Longs) -> Longs:
 def class_cells(
     numbers: Longs, classes: int, order: NDArray[np.intp], codes: Longs, counts: Longs
 ) -> tuple[Longs, Longs, Longs]:
-    """Cells of one sensitive column: offsets by class, codes ascending within a class, counts.
+    """Cells of one sensitive column: offsets by class, codes in ascending order within a class, and counts.
 
     Parameters
     ----------
@@ -329,7 +329,7 @@ def class_cells(
     order : ndarray of int64, shape (t,)
         Places of the combinations, ascending by code.
     codes, counts : ndarray of int64, shape (t,)
-        Code of the sensitive value, and records; 0 records make no cell.
+        Code of the sensitive value, and records; combinations of 0 records have no cell.
 
     Examples
     --------
@@ -377,7 +377,7 @@ def _tuple_keys(
 
 @njit(nogil=True, cache=True)
 def _dense(keys: Longs, space: int) -> tuple[Longs, int]:
-    """Renumber the keys in place by a table of all that may occur."""
+    """Renumber the keys in place by a table of all possible keys."""
     seen = np.full(space, -1, np.int64)
     count = 0
     for i in range(len(keys)):
@@ -391,7 +391,7 @@ def _dense(keys: Longs, space: int) -> tuple[Longs, int]:
 
 @njit(nogil=True, cache=True)
 def _hashed(keys: Longs) -> tuple[Longs, int]:
-    """Renumber the keys in place by open addressing; numbers follow the rows, never the table."""
+    """Renumber the keys in place by open addressing; numbers follow the order of rows, not that of the table."""
     bits = 4
     while (1 << bits) < 2 * len(keys):
         bits += 1

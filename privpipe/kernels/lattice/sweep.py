@@ -1,4 +1,4 @@
-"""Walk vectors of levels in a given order and keep, at each, the classes that pass among what is left, compiled."""
+"""Walk vectors of levels in a given order and keep, at each, the classes of the remaining combinations that pass."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ __all__ = ["LARGEST_MASK", "CodedTuples", "next_vector", "swept"]
 
 NONE = -1
 LARGEST_MASK = 64
-"""Sensitive values that a word distinguishes; classes with more of them are judged elsewhere."""
+"""Sensitive values that a word distinguishes; classes of columns with more values are judged elsewhere."""
 SPACE = 1 << 62
 MOST_LEAVES = 4096
 MOST_LABELS = 1 << 17
-"""Of columns that share one code: a look-up must stay in the processor's cache, and its table small."""
+"""Most labels of columns that share one code, so that the look-up table stays in the processor's cache."""
 
 
 @dataclass(frozen=True)
@@ -36,14 +36,14 @@ class CodedTuples:
     starts, widths : ndarray of int64, shape (g,)
         Where the labels of a group begin, and how many leaves it has.
     steps : ndarray of int64, shape (m,)
-        What a level more of a column adds to the number of its group's vector.
+        Increase of the number of the group's vector for one more level of a column.
     ends : ndarray of int64, shape (g,)
-        Column behind the last one of each group.
+        Column after the last one of each group.
     words : ndarray of int64, shape (w,)
-        Group behind the last one of each word of a class key: as many words as exact keys need.
+        Group after the last one of each word of a class key: as many words as exact keys need.
     counts : ndarray of int64, shape (t,)
     values : ndarray of int64, shape (t,) or (0,)
-        Sensitive codes below `LARGEST_MASK`; none where they are not looked at.
+        Sensitive codes below `LARGEST_MASK`; empty where they are not counted.
     """
 
     codes: NDArray[np.int32] = field(repr=False)
@@ -111,7 +111,7 @@ class CodedTuples:
 
 
 def _groups(lookups: list[list[Ints]]) -> list[int]:
-    """Column behind the last one of each group."""
+    """Column after the last one of each group."""
     ends, leaves, labels = [], 1, 1
     for column, levels in enumerate(lookups):
         own = max(len(levels[0]), 1)
@@ -132,9 +132,9 @@ def swept(
     vectors : ndarray of int16, shape (v, m)
         In the order in which they are walked; columns without a hierarchy have level 0.
     k, values : int
-        Records, and distinct sensitive values, of a class that passes; 0 values where they are not looked at.
+        Least records and distinct sensitive values of a class that passes; 0 values where they are not counted.
     least : int
-        Records that a vector must keep, or it keeps nothing.
+        Least records that a vector keeps; with fewer, it keeps nothing.
 
     Examples
     --------
@@ -144,8 +144,8 @@ def swept(
     [0, 1, 1]
     """
     found = np.full(len(tuples.codes), NONE, dtype=np.int32)
-    asked = (k, values, least)
-    _sweep((tuples.labels, tuples.words), tuples.places(vectors), _taken(tuples, rest), asked, found)
+    rule = (k, values, least)
+    _sweep((tuples.labels, tuples.words), tuples.places(vectors), _taken(tuples, rest), rule, found)
     return found
 
 
@@ -164,29 +164,29 @@ def next_vector(
     Parameters
     ----------
     whole : bool
-        Whether every class must.
+        Whether every class must pass.
 
     Returns
     -------
     (int, ndarray of bool, shape (len(rest),))
-        -1 and no combination where there is none.
+        -1 and no combination where there is no such vector.
     """
     passing = np.zeros(len(rest), dtype=np.bool_)
-    asked = (k, values, whole)
+    rule = (k, values, whole)
     places = tuples.places(vectors[first:])
-    found = int(_next((tuples.labels, tuples.words), places, _taken(tuples, rest), asked, passing))
+    found = int(_next((tuples.labels, tuples.words), places, _taken(tuples, rest), rule, passing))
     return (NONE if found == NONE else first + found), passing
 
 
 def _taken(tuples: CodedTuples, rest: NDArray[np.intp]) -> tuple[Any, ...]:
-    """Rows, codes, counts and values of some combinations, free to be moved."""
+    """Copies of rows, codes, counts and values of some combinations, which may be reordered."""
     values = tuples.values[rest] if len(tuples.values) else tuples.values
     return rest.astype(np.int64), tuples.codes[rest], tuples.counts[rest], values
 
 
 @njit(nogil=True, cache=True, inline="always")
 def _slot(table, last, stamp, own):  # type: ignore[no-untyped-def]
-    """The position of a class in the table, or the free slot that is to be its own."""
+    """The position of a class in the table, or the free slot for it."""
     mixed = np.uint64(0)
     for word in range(len(own)):
         mixed = (mixed ^ np.uint64(own[word])) * np.uint64(0x9E3779B97F4A7C15)
@@ -204,10 +204,10 @@ def _slot(table, last, stamp, own):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _group(keys, places, rest, n, stamp, k, room):  # type: ignore[no-untyped-def]
-    """The slot of the class of each of the first n; whether some class holds k records.
+    """The slot of the class of each of the first n; whether some class has k records.
 
-    A slot of the table: stamp of the vector that uses it, records, values seen, key. As much of the table is used as n
-    combinations need, so that it stays in the processor's cache.
+    A slot of the table: stamp of the vector that uses it, records, values seen, key. Only as much of the table is used
+    as n combinations need, so that it stays in the processor's cache.
     """
     labels, words = keys
     _, codes, counts, values = rest
@@ -259,8 +259,8 @@ def _room(n, words):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def _sweep(keys, places, rest, asked, found):  # type: ignore[no-untyped-def]
-    k, values, least = asked
+def _sweep(keys, places, rest, rule, found):  # type: ignore[no-untyped-def]
+    k, values, least = rule
     rows, codes, counts, own = rest
     n = len(rows)
     room = _room(n, keys[1])
@@ -291,8 +291,8 @@ def _sweep(keys, places, rest, asked, found):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def _next(keys, places, rest, asked, passing):  # type: ignore[no-untyped-def]
-    k, values, whole = asked
+def _next(keys, places, rest, rule, passing):  # type: ignore[no-untyped-def]
+    k, values, whole = rule
     n = len(rest[0])
     room = _room(n, keys[1])
     table, slots = room

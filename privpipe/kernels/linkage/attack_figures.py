@@ -77,7 +77,7 @@ class AttackFigures:
     control, lower : float, optional
         Mean success over the attacked others, and its lower limit.
     excess, excess_upper : float, optional
-        (success - control) / (1 - control) and its upper limit, both in [0, 1]; None too where the control is 1.
+        (success - control) / (1 - control) and its upper limit, both in [0, 1]; also None where the control is 1.
     """
 
     success: float
@@ -95,7 +95,7 @@ class AttackFigures:
         return max(0.0, self.success - self.naive) if figure == "gain" else max(self.success, self.naive)
 
     def compared(self, figure: Figure) -> float | None:
-        """What a threshold is compared with: the upper limit of a figure; None where it is not defined."""
+        """The value that a threshold is compared with: a figure's upper limit; None where it is not defined."""
         if figure == "excess":
             return self.excess_upper
         return max(0.0, self.upper - self.naive) if figure == "gain" else max(self.upper, self.naive)
@@ -120,13 +120,13 @@ def attack_figures(
     attacked : int
         At least 1.
     control_hits, controls : float, int
-        The same of records that the release was not made from; 0 of 0: there is no control.
+        The same for records that the release was not made from; 0 of 0: there is no control.
     naive : float
         Success without the release's rows.
     confidence : float
-        Of each limit, in (0, 1).
+        Confidence of each limit, in (0, 1).
     everyone : bool
-        Whether every original was attacked: then the success is exact. The control is a sample always.
+        Whether every original was attacked: then the success is exact. The control is always a sample.
 
     Raises
     ------
@@ -197,7 +197,7 @@ def lower_share(hits: float, attacked: int, confidence: float = 0.95) -> float:
 def excess_limit(success: float, upper: float, control: float, lower: float) -> float | None:
     """Upper limit of (a - c) / (1 - c), from the upper limit of a and the lower one of c; None where c = 1.
 
-    The limits of the two shares 1 - a and 1 - c make one of their ratio, on the scale of logarithms.
+    The limits of the two shares 1 - a and 1 - c are combined into a limit of their ratio, on a logarithmic scale.
 
     Source: Zou, Donner, Statistics in Medicine 27, 2008.
 
@@ -231,17 +231,17 @@ Numbers = Floats
 
 
 def member_figures(members: Numbers, others: Numbers, false_positive_rate: float = 0.01) -> dict[str, float]:
-    """Advantage, AUC and true-positive rate of calling everyone at most so far away a member.
+    """Advantage, AUC and true-positive rate of calling every record within some distance a member.
 
     Source: Yeom, Giacomelli, Fredrikson, Jha, CSF 2018.
 
     Parameters
     ----------
     members, others : ndarray of float64, shape (m,)
-        Distances, or other scores of which the least are members', at least one each. Two are equal when they differ by
-        at most 1e-12 (1 + the size of the larger).
+        Distances, or other scores that are low for members, at least one each. Two are equal when they differ by at
+        most 1e-12 (1 + the size of the larger).
     false_positive_rate : float
-        At which the true-positive rate is read, at the most.
+        Largest false-positive rate at which the true-positive rate is read.
 
     Returns
     -------

@@ -44,7 +44,7 @@ def linked_by_chance(rows: int, k: int) -> float:
 
 
 def linked_shares(sides: tuple[SearchedRows, SearchedRows], near: tuple[NearRows, NearRows], k: int) -> Floats:
-    """For each record the chance that its k nearest rows on either side share one.
+    """For each record the chance that its k nearest rows on one side and those on the other have one in common.
 
     Source: Giomi, Boenisch, Wehmeyer, Tasnadi, PoPETs 2023(2), with ties in closed form.
 
@@ -53,7 +53,7 @@ def linked_shares(sides: tuple[SearchedRows, SearchedRows], near: tuple[NearRows
     sides : two SearchedRows
         The same rows by two sets of columns.
     near : two NearRows
-        Of the same records, searched with this `k`.
+        The nearest rows of the same records, searched with this `k`.
     k : int
         At most the number of rows.
 
@@ -149,7 +149,7 @@ def _marked(
     r: int,
     marks: Ints,
 ) -> tuple[int, int, int]:
-    """Rows strictly nearer, rows that tie, and cells to look at; marks the distinct rows as nearer (1) or tied (2)."""
+    """Rows strictly nearer, rows that tie, and cells to visit; marks the distinct rows as nearer (1) or tied (2)."""
     nearer, tied, cells = 0, 0, 0
     for at in range(near[0][r], near[0][r + 1]):
         member = near[1][at]
@@ -204,7 +204,7 @@ class Secrets:
     low, high : ndarray of int64, shape (secrets,)
         The released values from low to before high are right for a secret.
     covers : ndarray of bool, shape (secrets, released values), optional
-        Which are right where no range says it: those of labels.
+        Which values are right where no range applies: for labels.
     values : int
         Distinct released values.
     """
@@ -223,7 +223,7 @@ class Secrets:
         return np.asarray((self.low[own] <= guesses) & (guesses < self.high[own]))
 
     def shares(self, own: Places) -> Numbers:
-        """Of each released value the share of the records with these secrets for which it is right."""
+        """For each released value the share of the records with these secrets for which it is right."""
         counts = np.bincount(own, minlength=len(self.low)).astype(np.float64)
         if self.covers is not None:
             return np.asarray(counts @ self.covers) / max(len(own), 1)
@@ -240,9 +240,9 @@ class Secrets:
 
 
 def right_numbers(own: Numbers, shown: Numbers, relative: float | None, absolute: float | None) -> Secrets:
-    """Secrets that are numbers: right is what lies within a share of the secret, or within a distance of it.
+    """Secrets that are numbers: a guess is right within a share of the secret, or within a distance of it.
 
-    A missing secret is guessed by a missing value alone.
+    A missing secret is guessed only by a missing value.
 
     Examples
     --------
@@ -275,9 +275,9 @@ def nearest_guesses(rows: SearchedRows, near: NearRows, secrets: Secrets, own: P
     Parameters
     ----------
     rows : SearchedRows
-        The release by what is known.
+        The release by the columns that the attacker knows.
     near : NearRows
-        Of the records, one nearest row each and all that tie.
+        The nearest row of each record and all ties.
     secrets : Secrets
     own : ndarray of int64, shape (m,)
         The secret of each record.
@@ -335,7 +335,7 @@ def _right_shares(
 
 
 ROWS = 262_144
-"""Rows whose bitmaps are at hand at one time."""
+"""Rows whose bitmaps are in memory at one time."""
 BITMAPS = 2_000
 
 
@@ -346,7 +346,7 @@ class CodedColumn:
     Parameters
     ----------
     codes : ndarray of int64, shape (n,)
-        Numbers by rank; what is missing is -1, and a text by its number.
+        Numbers by rank, texts by their number; -1: missing.
     covered : ndarray of bool, shape (values, labels), optional
         Which labels cover a value, where parts name labels.
     """
@@ -357,9 +357,9 @@ class CodedColumn:
 
 @dataclass(frozen=True)
 class Parts:
-    """Distinct parts of predicates: a column whose codes lie between two ends, or under the label `low`.
+    """Distinct parts of predicates: a column whose codes are between two ends, or under the label `low`.
 
-    `negated` turns a part round.
+    `negated` negates a part.
     """
 
     column: Places = field(repr=False)
@@ -377,7 +377,7 @@ def matches(predicates: Places, parts: Parts, columns: list[CodedColumn]) -> tup
         Numbers of parts; all must be met.
     parts : Parts
     columns : list of CodedColumn
-        Of one table.
+        The columns of one table.
 
     Returns
     -------
@@ -478,9 +478,9 @@ def _mark_ranges(
     order: Ints,
     codes: Ints,
 ) -> None:
-    """Mark the rows whose code lies between two ends: those up to the upper one but for those below the lower one.
+    """Mark the rows whose code is between two ends: those up to the upper one except those below the lower one.
 
-    Rows come in the order of their codes, and ranges in the order of an end, so that a row is marked twice in all.
+    Rows come in the order of their codes, and ranges in the order of an end, so that each row is marked only twice.
     """
     for upper in (True, False):
         marked, filled = np.zeros(bitmaps.shape[1], np.uint64), 0

@@ -33,7 +33,7 @@ __all__ = [
 
 
 class Mismatches(NamedTuple):
-    """The tables of mismatches end to end, where each begins (-1: codes mismatch where they differ), and its width."""
+    """Concatenated tables of mismatches, where each begins (-1: codes mismatch where they differ), and its width."""
 
     table: Bools
     offsets: Ints
@@ -46,19 +46,19 @@ def largest_codes(codes: Ints) -> Ints:
 
 
 def mismatches(tables: Sequence[Bools | None], largest: tuple[Ints, Ints]) -> Mismatches:
-    """The tables of the columns end to end.
+    """Concatenate the tables of the columns.
 
     Parameters
     ----------
     tables : sequence of ndarray of bool, shape (own values, other values), or None
-        One for each column; fewer: the columns after them have none.
+        One per column; if there are fewer, the remaining columns have none.
     largest : pair of ndarray of int64, shape (q,)
         The largest code of each column in this file and in the other, as `largest_codes` gives them.
 
     Raises
     ------
     UsageError
-        A code that a table has no place for: compiled loops do not look, and would read what is next to it.
+        A code outside a table: compiled loops do not check bounds and would read adjacent memory.
 
     Examples
     --------
@@ -91,7 +91,7 @@ def mismatches(tables: Sequence[Bools | None], largest: tuple[Ints, Ints]) -> Mi
 Ties = Literal["fractional", "strict", "any"]
 TREE_DIMENSIONS = 10
 TREE_FROM = 200_000_000
-"""Distances to compute from which on a k-d tree is worth its building."""
+"""From this many distances on, building a k-d tree pays off."""
 CHUNK = 256
 
 
@@ -129,7 +129,7 @@ def linkage_scores(
     squared: bool,
     ties: Ties = "fractional",
 ) -> Floats:
-    """What each attacked record adds to the correct links: 1 / t if its partner is among t equally near candidates.
+    """Correct links that each attacked record adds: 1 / t if its partner is among t equally near candidates.
 
     Two distances are equal when they differ by at most 1e-12 (1 + the larger).
 
@@ -138,7 +138,7 @@ def linkage_scores(
     Parameters
     ----------
     attacked, candidates : LinkedFile
-        Of the same columns.
+        Two files with the same columns.
     partner : ndarray of int64, shape (m,)
         Place of each attacked record's true partner among the candidates.
     squared : bool
@@ -192,7 +192,7 @@ def _by_tree(attacked: Floats, candidates: Floats, partner: Ints) -> Ints:
 
 
 def _by_tiles(attacked: LinkedFile, candidates: LinkedFile, partner: Ints, squared: bool) -> Ints:
-    """The same; equal records of either file are compared once."""
+    """As `_by_tree`, by tiles of all distances; equal records of either file are compared once."""
     groups, firsts = distinct_records(attacked)
     order, offsets = ordered_by_group(groups, len(firsts))
     hunted, kept = distinct_records(candidates)
@@ -257,9 +257,9 @@ def pair_distances(one: LinkedFile, other: LinkedFile, *, squared: bool) -> Floa
 def one_to_one(distances: Floats, ties: Ties = "fractional") -> tuple[float, float]:
     """Pairs (i, i) in the assignment of least total distance, and that total.
 
-    The count is not unique where several assignments have the least total, so both ends of it are looked for: `any`
-    is the most such pairs, `strict` the fewest, `fractional` the middle. Files of different length leave the rest of
-    the longer one alone.
+    The count is not unique where several assignments have the least total, so both extremes are computed: `any` is the
+    largest count, `strict` the smallest, `fractional` the mean of the two. Where files differ in length, the rest of
+    the longer one stays unassigned.
 
     Parameters
     ----------
@@ -340,7 +340,7 @@ def _tied_with_partner(
 ) -> Ints:
     """Candidates as near as each partner, 0 where another is nearer.
 
-    Record r has the partners ``offsets[r]:offsets[r + 1]``, candidate i stands for ``counts[i]`` of them.
+    Record r has the partners ``offsets[r]:offsets[r + 1]``, candidate i represents ``counts[i]`` records.
     """
     out = np.empty(len(counts))
     found = np.zeros(len(partner), np.int64)
@@ -368,7 +368,7 @@ def _distances(near: _Side, far: _Side, apart: Mismatches, squared: bool) -> Flo
 
 
 LARGEST_TOTAL = 2**31 - 1
-"""Records of one side: the capacities of the flow are 32-bit integers."""
+"""Most records of one side: the capacities of the flow are 32-bit integers."""
 
 
 class Assignable(NamedTuple):
@@ -378,7 +378,7 @@ class Assignable(NamedTuple):
     ----------
     assigned : int
     pairs : ndarray of bool, shape (m,)
-        Of each pair of classes; all False where not every released record is assigned.
+        For each pair of classes; all False where not every released record is assigned.
     """
 
     assigned: int
@@ -386,7 +386,7 @@ class Assignable(NamedTuple):
 
 
 def assignable(originals: Ints, released: Ints, records: Ints, rows: Ints) -> Assignable:
-    """Pairs of classes of which some assignment of all released records, each to an original of its own, has a record.
+    """Pairs of classes that occur in some assignment of all released records, each to a different original record.
 
     One maximum flow, then the strongly connected components of its residual graph: a pair without flow is in another
     maximum flow exactly where both of its ends are in one component. Records of a class are interchangeable, so the
@@ -406,7 +406,7 @@ def assignable(originals: Ints, released: Ints, records: Ints, rows: Ints) -> As
 
     Examples
     --------
-    Two originals, two released records: the second fits one original alone, which leaves the other to the first.
+    Two originals, two released records: the second fits only one original, so the first must be the other.
 
     >>> found = assignable(np.array([0, 1, 1]), np.array([0, 0, 1]), np.array([1, 1]), np.array([1, 1]))
     >>> found.assigned, found.pairs.tolist()
@@ -427,7 +427,7 @@ def assignable(originals: Ints, released: Ints, records: Ints, rows: Ints) -> As
     left = np.asarray(flow.flow[np.full(n, source), np.arange(n)]).reshape(-1)
     back, whole = np.flatnonzero(used), np.arange(n)
     spare, taken = whole[left < records], whole[left > 0]
-    # A pair may always take one record more; one back where it has any. The source exchanges unassigned originals.
+    # A pair may always take one more record, or give back one it has. The source exchanges unassigned originals.
     tails = np.concatenate([originals, n + released[back], np.full(len(spare), source), taken])
     heads = np.concatenate([n + released, originals[back], spare, np.full(len(taken), source)])
     arcs = csr_array((np.ones(len(tails), dtype=np.int8), (tails, heads)), shape=(source + 1, source + 1))

@@ -1,4 +1,4 @@
-"""Probabilistic record linkage: counts of agreement patterns, and what agreement is worth without known pairs."""
+"""Probabilistic record linkage: counts of agreement patterns, and weights of agreement without known pairs."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ class NumberColumn:
     Parameters
     ----------
     original, released : ndarray of float64, shape (n,)
-        NaN: missing, which agrees with missing alone (and wholly).
+        NaN: missing, which agrees (fully) only with missing.
     within : tuple of float
-        Ascending, at least one. A pair's level is how many of them it keeps: 0 is disagreement.
+        Ascending, at least one. A pair's level is the number of tolerances it satisfies: 0 is disagreement.
     relative : bool
-        Whether they are shares of the original value's size.
+        Whether tolerances are shares of the original value's size.
     """
 
     original: Floats = field(repr=False)
@@ -85,7 +85,7 @@ class _Side(NamedTuple):
 
 
 class _Rules(NamedTuple):
-    """Of each tolerance its number column, radix, slope and base; of each code column radix and table."""
+    """For each tolerance its number column, radix, slope and base; for each code column radix and table."""
 
     tolerances: Floats
     coded: Integers
@@ -123,7 +123,7 @@ class Agreement:
         self.radices = np.cumprod([1, *(column.levels + 1 for column in columns)]).astype(np.int64)
         if self.radices[-1] > MOST_PATTERNS:
             raise UsageError(
-                f"{self.radices[-1]:,} patterns of agreement, and {MOST_PATTERNS:,} are the most; leave columns out"
+                f"{self.radices[-1]:,} patterns of agreement; at most {MOST_PATTERNS:,} are possible; leave columns out"
             )
 
     @property
@@ -174,7 +174,7 @@ class Agreement:
         return found
 
     def _each(self, attacked: Integers, candidates: Integers, work: Callable[[Any], Any]) -> tuple[list[Any], Integers]:
-        """What `work` finds for each chunk of the distinct attacked records, and which of these each record is."""
+        """Result of `work` for each chunk of the distinct attacked records, and the distinct record of each record."""
         (near, groups), (far, _) = self._side("released", attacked), self._side("original", candidates)
         rules = self._rules()
 
@@ -322,9 +322,9 @@ class Mixture:
     matched, unmatched : tuple of ndarray of float64, shape (levels + 1,) for each column
         m and u: probability of each level of agreement, that of disagreement first. Each in [1e-6, 1 - 1e-6].
     share : float
-        pi: pairs that are matched, of all.
+        pi: the share of matched pairs among all pairs.
     steps : int
-        Of expectation and maximisation; 0 where the true pairs were known.
+        Steps of expectation and maximisation; 0 where the true pairs were known.
     converged : bool
     """
 
@@ -363,7 +363,7 @@ def expectation_maximisation(counts: Integers, levels: Integers, share: float) -
 
     Starts at pi = share, m = 0.9 for full agreement (the rest in equal parts) and u = the shares among all pairs; ends
     when the log-likelihood changes by less than 1e-9 of itself, or after 1000 steps. Where m of full agreement is
-    below u for most columns, the parts change places.
+    below u for most columns, the two parts are exchanged.
 
     Source: Jaro, JASA 84, 1989; Winkler, 1988.
 
@@ -411,7 +411,7 @@ def known_mixture(true: Integers, counts: Integers, levels: Integers) -> Mixture
     true : ndarray of int64, shape (pairs,)
         Patterns of the true pairs, at least one.
     counts : ndarray of int64, shape (patterns,)
-        Of all pairs, true ones included.
+        Counts over all pairs, including the true ones.
     """
     matched = np.bincount(true, minlength=len(counts)).astype(np.float64)
     rest = counts - matched
@@ -477,7 +477,7 @@ def _levels_of(weights: Floats, levels: Integers, widths: Integers) -> tuple[Flo
 
 
 def _labelled(found: Mixture) -> Mixture:
-    """With the part that agrees more often as the matched one."""
+    """The mixture with the part that agrees more often as the matched one."""
     fewer = sum(bool(m[-1] < u[-1]) for m, u in zip(found.matched, found.unmatched, strict=True))
     if 2 * fewer <= len(found.matched):
         return found

@@ -1,4 +1,4 @@
-"""Which original values lie in an interval around their masked ones, and distances by a robust scatter matrix."""
+"""Original values within an interval around their masked ones, and distances by a robust scatter matrix."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Estimator", "centre_distances", "rank_disclosed", "sd_disclosed"]
 
 
 def rank_disclosed(original: Floats, released: Floats, percent: float) -> tuple[Bools, Bools]:
-    """Records whose original value lies between the masked values w ranks below and above their own.
+    """Records whose original value is between the masked values w ranks below and above their masked value.
 
     R are the masked values in ascending order, w = floor(percent n / 200); the interval of a masked value is
     [R[max(first - w, 0)], R[min(last + w, n - 1)]], first and last its positions in R, ends included.
@@ -33,7 +33,7 @@ def rank_disclosed(original: Floats, released: Floats, percent: float) -> tuple[
     Returns
     -------
     (ndarray of bool, ndarray of bool), shape (n,)
-        Disclosed records; records with a value on both sides, the only ones that can be.
+        Disclosed records; records with a value on both sides, the only ones that can be disclosed.
 
     Examples
     --------
@@ -55,7 +55,7 @@ def rank_disclosed(original: Floats, released: Floats, percent: float) -> tuple[
 
 
 def sd_disclosed(original: Floats, released: Floats, percent: float, sd: float) -> tuple[Bools, Bools]:
-    """Records whose original value lies within `percent` per cent of a standard deviation of their masked one.
+    """Records whose original value is within `percent` percent of a standard deviation of their masked one.
 
     Source: Hundepool et al., Statistical Disclosure Control, Wiley, 2012.
 
@@ -90,7 +90,7 @@ CUT = 1e-10
 def centre_distances(points: Numbers, estimator: Estimator, seed: int = 0) -> Numbers | None:
     """sqrt(x' C+ x) of each point, C its scatter and C+ the inverse on the span of the points.
 
-    None where more than half of the points lie in one place, so that the MCD is 0 and every other point infinitely far.
+    None where more than half of the points coincide, so that the MCD is 0 and every other point infinitely far away.
 
     Source: Rousseeuw, Van Driessen, Technometrics 41(3), 1999 (MCD); Templ, Meindl, PSD 2008.
 
@@ -102,7 +102,7 @@ def centre_distances(points: Numbers, estimator: Estimator, seed: int = 0) -> Nu
         The minimum covariance determinant over floor((n + s + 1) / 2) points, re-weighted, or the covariance
         (divisor n - 1).
     seed : int
-        Of the randomised search for the MCD.
+        Seed of the randomised search for the MCD.
 
     Raises
     ------
@@ -139,11 +139,11 @@ def _mcd(points: Numbers, columns: int, seed: int) -> Numbers | None:
     n = len(points)
     share = min(1.0, ((n + columns + 1) // 2) / n)
     with warnings.catch_warnings():
-        # Half of the points on a plane is news about the data, not about this run; their inverse is taken on its span.
+        # Half of the points on a plane is a property of the data, not a fault; the inverse is taken on their span.
         warnings.simplefilter("ignore")
         try:
             fitted = found(support_fraction=share, random_state=seed).fit(points)
-        except ValueError:  # the points are finite and more than one: what is left is a covariance of 0
+        except ValueError:  # the points are finite and more than one: the remaining cause is a covariance of 0
             return None
     return np.atleast_2d(np.asarray(fitted.covariance_))
 

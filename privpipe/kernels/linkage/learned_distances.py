@@ -1,4 +1,4 @@
-"""Distances with parameters to learn, the rivals that a true pair must beat, and a heuristic for good parameters."""
+"""Distances with learned parameters, the rivals that a true pair must beat, and a heuristic for good parameters."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class LearnedDistance:
     columns : int
         s, at least 1.
     form : {"none", "nonnegative", "semidefinite"}
-        Of the bilinear one: no condition (sum of the sizes of its entries at most 1), d >= 0 on the data, or positive
+        For the bilinear distance: no condition (sum of absolute entries at most 1), d >= 0 on the data, or positive
         semi-definite (trace 1).
     submodular : bool
-        Of the Choquet integral's measure.
+        Whether the Choquet integral's measure is submodular.
     """
 
     name: Name
@@ -48,7 +48,7 @@ class LearnedDistance:
         return self.name != "bilinear"
 
     def profile(self, signed: Floats) -> Floats:
-        """What the distance is monotone and shifts with: squared differences, for OWA in falling order.
+        """The values in which the distance is monotone: squared differences, for OWA in descending order.
 
         Parameters
         ----------
@@ -97,7 +97,7 @@ class LearnedDistance:
         return found
 
     def features(self, signed: Floats) -> Floats:
-        """Distances of which every weighted mean is one of this kind: what the heuristic mixes."""
+        """Distances whose weighted means are all of this kind: the heuristic mixes them."""
         if self.name == "choquet":
             sets = [[k for k in range(self.columns) if mask >> k & 1] for mask in range(1, 1 << self.columns)]
             squares = signed * signed
@@ -115,7 +115,7 @@ class LearnedDistance:
         return self.profile(signed)
 
     def constraints(self, records: int) -> int:
-        """Linear constraints of the whole program over so many records, as the literature counts them.
+        """Linear constraints of the whole program over this number of records, as the literature counts them.
 
         Examples
         --------
@@ -156,7 +156,7 @@ class Rivals:
         return np.asarray(self.attacked[record] - self.candidates)
 
     def minimal(self) -> Iterator[Integers]:
-        """Of each record, the rivals that no other rival implies and that are not always farther than the partner."""
+        """For each record, the rivals that no other rival implies and that are not always farther than the partner."""
         for record in range(len(self)):
             profiles = self.distance.profile(self.signed(record))
             own = profiles[self.partner[record]]
@@ -173,7 +173,7 @@ class Rivals:
         return np.argpartition(far, count - 1)[:count].astype(np.int64) if count > 0 else np.zeros(0, dtype=np.int64)
 
     def gaps(self, record: int, places: Integers) -> tuple[Floats, Floats]:
-        """Coefficients and profiles of some rivals, less those of the partner."""
+        """Coefficients and profiles of some rivals, minus those of the partner."""
         signed = self.attacked[record] - self.candidates[np.append(places, self.partner[record])]
         rows, profiles = self.distance.coefficients(signed), self.distance.profile(signed)
         return rows[:-1] - rows[-1], profiles[:-1] - profiles[-1]
@@ -184,7 +184,7 @@ class Rivals:
         return np.asarray(found[:-1] - found[-1])
 
     def worst(self, record: int, parameters: Floats, *, features: bool = False) -> tuple[float, int]:
-        """Least lead of the partner over a rival under these parameters, and which rival."""
+        """Least lead of the partner over a rival under these parameters, and that rival."""
         signed = self.signed(record)
         found = (self.distance.features(signed) if features else self.distance.coefficients(signed)) @ parameters
         lead = found - found[self.partner[record]]
@@ -193,7 +193,7 @@ class Rivals:
         return float(lead[rival]), rival
 
     def hits(self, parameters: Floats, *, features: bool = False) -> int:
-        """Records whose partner is nearest by at least half of EPSILON, the other half being the solver's."""
+        """Records whose partner is nearest by at least half of EPSILON; the other half is the solver's tolerance."""
         worst = (self.worst(record, parameters, features=features)[0] for record in range(len(self)))
         return sum(lead >= EPSILON / 2 for lead in worst)
 
@@ -222,7 +222,7 @@ def _choquet(values: Floats) -> Floats:
 
 @njit(nogil=True, cache=True)
 def _minimal(points: Floats) -> Integers:
-    """Places of the points that no earlier one is below in every coordinate; points ascend by their sum."""
+    """Places of the points without an earlier point below them in every coordinate; points ascend by their sum."""
     kept = np.empty(len(points), np.int64)
     count = 0
     for i in range(len(points)):
@@ -254,13 +254,13 @@ def heuristic_hits(rivals: Rivals, stream: Stream, *, places: Sequence[Integers]
 
     Minimises sum_i sigmoid(-softmin_j(c_ij p) / T) over the 15 nearest rivals for T = 0.3, 0.1, 0.03, 0.01, with the
     rivals refreshed in between; then changes one weight at a time, by keyed draws, until 1500 trials bring no gain.
-    What is returned was counted over all rivals.
+    The result is counted over all rivals.
 
     Parameters
     ----------
     places : sequence of ndarray of int64, optional
-        Of each record, the rivals that matter; left out, or above 40,000 in all: those near under some of the
-        weights met.
+        For each record, the rivals that matter; omitted, or more than 40,000 in total: those near under some of the
+        weights tried.
 
     Examples
     --------
@@ -297,7 +297,7 @@ def heuristic_hits(rivals: Rivals, stream: Stream, *, places: Sequence[Integers]
 
 
 def _table(rivals: Rivals, own: Sequence[Integers], weights: Floats) -> tuple[Floats, Integers]:
-    """Leads of all records over their rivals, and where each record's begin; a record without rivals has a sure one."""
+    """Leads of all records over their rivals, and where each record's leads begin; without rivals, one certain lead."""
     parts = [rivals.feature_gaps(record, places) for record, places in enumerate(own)]
     sure = np.full((1, parts[0].shape[1]), 1e9)
     parts = [part if len(part) else sure for part in parts]

@@ -1,4 +1,4 @@
-"""The rows of a table that are nearest to given records, all of those that tie among them."""
+"""The rows of a table that are nearest to given records, including all ties."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ CHUNK = 256
 
 @dataclass(frozen=True)
 class NearRows:
-    """Which distinct rows are nearest to each record.
+    """The distinct rows that are nearest to each record.
 
     Parameters
     ----------
     distance : ndarray of float64, shape (m,)
-        Of the k-th nearest row.
+        Distance of the k-th nearest row.
     offsets : ndarray of int64, shape (m + 1,)
         Where the members of each record begin.
     members : ndarray of int64
@@ -43,7 +43,7 @@ class NearRows:
 
 
 def distinct_rows(file: LinkedFile) -> tuple[Places, Places, Places]:
-    """One row of each combination of values, the combination of each row, and how many rows have it.
+    """One row for each combination of values, the combination of each row, and how many rows have each combination.
 
     Examples
     --------
@@ -61,7 +61,7 @@ def distinct_rows(file: LinkedFile) -> tuple[Places, Places, Places]:
 
 
 class SearchedRows:
-    """The distinct rows of a table, laid out for searching by the sum over columns of Gower's distances.
+    """The distinct rows of a table, arranged for searching by the sum over columns of Gower's distances.
 
     Parameters
     ----------
@@ -95,8 +95,8 @@ class SearchedRows:
 
         def part(start: int) -> tuple[Floats, Places, Places, Bools]:
             rows = slice(start, start + CHUNK)
-            asking = _Rows(read_only(some.numbers[rows], np.float64), read_only(some.codes[rows], np.int64))
-            return _search(asking, self._rows, self._counts, self._boxes, tables, k)  # type: ignore[no-any-return]
+            queries = _Rows(read_only(some.numbers[rows], np.float64), read_only(some.codes[rows], np.int64))
+            return _search(queries, self._rows, self._counts, self._boxes, tables, k)  # type: ignore[no-any-return]
 
         workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         with ThreadPoolExecutor(workers, thread_name_prefix="privpipe-nearest") as pool:
@@ -109,7 +109,7 @@ class SearchedRows:
 
 
 def _spread(distance: Floats, sizes: Places, members: Places, nearer: Bools, place: Places) -> NearRows:
-    """What was found for distinct records, for each of the records themselves."""
+    """The result for distinct records, repeated for each record."""
     starts = np.concatenate([[0], np.cumsum(sizes)])[:-1]
     lengths = sizes[place]
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
@@ -124,7 +124,7 @@ class _Rows(NamedTuple):
 
 
 class _Boxes(NamedTuple):
-    """Leaves of rows: where each begins, and what its columns hold."""
+    """Leaves of rows: where each begins, and the values in its columns."""
 
     starts: Places
     low: Floats
@@ -135,7 +135,7 @@ class _Boxes(NamedTuple):
 
 
 def _leaves(rows: LinkedFile) -> tuple[Places, Places]:
-    """Rows in an order of which leaves of alike rows are pieces, and where these begin."""
+    """Rows in an order in which leaves of similar rows are contiguous, and where each leaf begins."""
     columns = [*np.where(np.isnan(rows.numbers), -1.0, rows.numbers).T, *rows.codes.T]
     numbers = rows.numbers.shape[1]
     leaves, open_ = [], [np.arange(len(rows), dtype=np.int64)]
@@ -172,7 +172,7 @@ def _boxes(numbers: Floats, codes: Places, starts: Places) -> _Boxes:
 
 @njit(nogil=True, cache=True)
 def _bound(numbers: Floats, codes: Ints, boxes: _Boxes, leaf: int, tables: Mismatches) -> float:
-    """What no row of the leaf is nearer than."""
+    """A lower bound of the distance to any row of the leaf."""
     bound = 0.0
     for j in range(len(numbers)):
         at, missing = numbers[j], boxes.missing[leaf, j]
@@ -235,9 +235,9 @@ def _kth(best: Floats, held: Ints, k: int) -> float:
 
 @njit(nogil=True, cache=True)
 def _search(
-    asking: _Rows, rows: _Rows, counts: Ints, boxes: _Boxes, tables: Mismatches, k: int
+    queries: _Rows, rows: _Rows, counts: Ints, boxes: _Boxes, tables: Mismatches, k: int
 ) -> tuple[Floats, Ints, Ints, Bools]:
-    m, leaves = len(asking.numbers), len(boxes.starts) - 1
+    m, leaves = len(queries.numbers), len(boxes.starts) - 1
     largest = 0
     for leaf in range(leaves):
         largest = max(largest, boxes.starts[leaf + 1] - boxes.starts[leaf])
@@ -248,7 +248,7 @@ def _search(
     nearer = np.empty(max(64, 2 * m), np.bool_)
     filled = 0
     for r in range(m):
-        numbers, codes = asking.numbers[r], asking.codes[r]
+        numbers, codes = queries.numbers[r], queries.codes[r]
         for leaf in range(leaves):
             bounds[leaf] = _bound(numbers, codes, boxes, leaf, tables)
         best[:], held[:] = np.inf, 0

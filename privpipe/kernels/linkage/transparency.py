@@ -1,4 +1,4 @@
-"""Candidates that are left to an intruder who knows the masking method and its parameters."""
+"""Candidates that remain for an intruder who knows the masking method and its parameters."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ Integers = Ints
 
 @dataclass(frozen=True)
 class Constraint:
-    """What one column (or group of columns) says: a released record fits a target within some intervals.
+    """Constraint from one column (or group of columns): a released record fits a target within some intervals.
 
     Parameters
     ----------
     places : ndarray of int64, shape (n',)
-        Where each released record lies.
+        Place of each released record.
     low, high : ndarray of int64, shape (m, K)
-        Ends, included, of the intervals in which a target's record must lie; empty where low > high.
+        Ends, included, of the intervals in which the place of a target's record must be; empty where low > high.
     """
 
     places: Integers = field(repr=False)
@@ -38,7 +38,7 @@ class Constraint:
 
 @dataclass(frozen=True)
 class Left:
-    """What is left of the released records for each target.
+    """The released records that remain as candidates for each target.
 
     Parameters
     ----------
@@ -58,9 +58,9 @@ class Left:
 def window_constraint(targets: Floats, released: Floats, window: int, bottom: int = 0, top: int = 0) -> Constraint:
     """Rank swapping by a window: the record's value is at most `window` ranks away from the target's, on both sides.
 
-    With R the sorted released values, l and u the first and last position of the target's value (where it would stand
-    if it is not there), a record fits if its value lies between R[max(l - w, 0)] and R[min(u + w, n - 1)]. A target
-    beyond the values between the tails has the whole tail group. A missing value stays with its record.
+    With R the sorted released values, l and u the first and last position of the target's value (where it would be
+    inserted if it does not occur), a record fits if its value is between R[max(l - w, 0)] and R[min(u + w, n - 1)]. A
+    target in a tail has the whole tail group. A missing value stays with its record.
 
     Source: Nin, Herranz, Torra, DKE 64(1), 2008.
 
@@ -81,7 +81,7 @@ def window_constraint(targets: Floats, released: Floats, window: int, bottom: in
     low, high = np.full(len(targets), -1), np.full(len(targets), -1)
     known = np.flatnonzero(~np.isnan(targets))
     if n and len(known):
-        # In the order of the values: places looked up one after the other lie side by side.
+        # In the order of the values, so that successive look-ups are close in memory.
         known = known[np.argsort(targets[known])]
         x = targets[known]
         inner = ranked[bottom : n - top] if bottom + top < n else ranked
@@ -149,7 +149,7 @@ def nearest_constraint(targets: Floats, released: Floats, nearest: int) -> Const
 
 
 def candidates_left(constraints: Sequence[Constraint], targets: Floats, released: Floats, partner: Integers) -> Left:
-    """Intersect what the columns say, and take the nearest of what is left.
+    """Intersect the constraints of the columns, and take the nearest of the remaining candidates.
 
     Parameters
     ----------
@@ -163,7 +163,7 @@ def candidates_left(constraints: Sequence[Constraint], targets: Floats, released
     order = sorted(range(len(constraints)), key=lambda at: _width(constraints[at]))
     chosen = [constraints[at] for at in order]
     second = chosen[1] if len(chosen) > 1 else chosen[0]
-    # Blocks of a quarter of the window: few places beyond its ends are looked at.
+    # Blocks of a quarter of the window, so that few places beyond its ends are visited.
     step = max((int(np.median(chosen[0].high - chosen[0].low)) + 1) // 4, 1)
     blocks = chosen[0].places // step + 1
     by = _in_order(blocks, second.places)
@@ -178,7 +178,7 @@ def candidates_left(constraints: Sequence[Constraint], targets: Floats, released
         read_only(np.concatenate([[0], np.cumsum(counted)]), np.int64),
         read_only(released[by], np.float64),
     )
-    # Targets that look at the same places follow one another, so that these are at hand.
+    # Targets that need the same places follow one another, so that these are in the cache.
     turns = _in_order(low[:, 0, 0] // step + 1, second.low[:, 0])
 
     def part(start: int) -> tuple[Integers, Bools, Floats]:
@@ -240,7 +240,7 @@ def _squared(one: Floats, other: Floats) -> float:
 
 @njit(nogil=True, cache=True)
 def _fits_all(r: int, places: NDArray[np.int32], low: Integers, high: Integers) -> bool:
-    """Whether a record lies in the intervals of the third constraint and all after it."""
+    """Whether a record is in the intervals of the third and all later constraints."""
     j = 2
     while j < len(low) and _fits(places[j, r], low[j], high[j]):
         j += 1
@@ -258,10 +258,10 @@ def _left(
     targets: Floats,
     partner: Integers,
 ) -> tuple[Integers, Bools, Floats]:
-    """Released records are in order of (block of the first constraint, place in the second)."""
+    """Released records are ordered by (block of the first constraint, place in the second)."""
     m, constraints, intervals = low.shape
     second = places[1 if constraints > 1 else 0]
-    # Most records fail the third constraint: its hull is asked first, and along one array.
+    # Most records fail the third constraint: its hull is tested first, along one array.
     sieve = 2 if constraints > 2 else 0
     sifted = places[sieve]
     counts = np.zeros(m, np.int64)

@@ -1,1 +1,1 @@
-"""Local suppression: which cells to blank, and what a blank matches."""
+"""Local suppression: which cells to blank, and which values a blank matches."""

@@ -1,4 +1,4 @@
-"""Which cells to blank: needless blanks dropped under wildcard matching, and cheapest blanks as values."""
+"""Which cells to blank: removal of needless blanks under wildcard matching, and cheapest blanks as values."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ __all__ = [
 
 TIE = 1e-9
 MOST_STEPS = 4_000_000_000
-"""Comparisons of combinations that a round of exchange may need; with more it is left out."""
+"""Most comparisons of combinations in a round of exchange; a round that needs more is skipped."""
 
 
 class BlankingTable(NamedTuple):
-    """What blanks are sought for.
+    """The table in which cells are blanked.
 
     Parameters
     ----------
     words, missing : ndarray of uint64, shape (t, words)
         Packed combinations, and the bits that are missing in the data.
     judged : ndarray of uint64, shape (words,)
-        Bits of the judged columns: who is blank in all of them matches others that are, and no other records.
+        Bits of the judged columns: a record that is blank in all of them matches only others that are.
     fields : ndarray of uint64, shape (b, words)
         Bits of each column that may be blanked.
     counts : ndarray of int64, shape (t,)
@@ -60,7 +60,7 @@ class BlankingTable(NamedTuple):
 
 
 class _State(NamedTuple):
-    """Columns blanked, as bits; bits hidden; records that match; of each combination."""
+    """For each combination: blanked columns as bits, hidden bits, and matching records."""
 
     blanks: Any
     hidden: Any
@@ -68,10 +68,10 @@ class _State(NamedTuple):
 
 
 def drop_blanks(table: BlankingTable, blanks: Ints, k: int, *, passes: int = 0, most: Floats | None = None) -> Ints:
-    """Unblank what every record can spare, then exchange: one more cell blanked, so that several come back.
+    """Restore the blanks that every record can spare, then exchange: blank one more cell if this restores several.
 
-    Combinations go by descending count, then by place; of each the whole set of blanks is tried, then column after
-    column by descending weight. A change stays when every record still matches k.
+    Combinations are visited by descending count, then by place; for each the whole set of blanks is tried, then column
+    after column by descending weight. A change is kept if every record still matches k.
 
     Parameters
     ----------
@@ -81,8 +81,8 @@ def drop_blanks(table: BlankingTable, blanks: Ints, k: int, *, passes: int = 0, 
     passes : int
         Rounds of exchange over all cells, at most; they end when nothing is gained.
     most : ndarray of float64, shape (t,), optional
-        Cost of a combination's blanks that an exchange may not exceed. Without it a few combinations blanked in nearly
-        every column may come to replace all others.
+        Cost of a combination's blanks that an exchange may not exceed. Without it all blanks may move to a few
+        combinations that are blank in nearly every column.
 
     Returns
     -------
@@ -104,7 +104,7 @@ def drop_blanks(table: BlankingTable, blanks: Ints, k: int, *, passes: int = 0, 
 
 @njit(cache=True, nogil=True)
 def _drop(table: Any, state: Any, visits: Any, columns: Any, k: int) -> float:
-    """Take back what can be spared; the weight of the cells that came back."""
+    """Restore the blanks that can be spared; the weight of the restored cells."""
     saved = 0.0
     for one in visits:
         before = state.blanks[one]
@@ -120,7 +120,7 @@ def _drop(table: Any, state: Any, visits: Any, columns: Any, k: int) -> float:
 
 @njit(cache=True, nogil=True)
 def _exchange(table: Any, state: Any, visits: Any, columns: Any, limits: Any, k: int) -> bool:
-    """Blank a cell when that lets cells of more weight come back; whether any was."""
+    """Blank a cell where this restores cells of more weight; whether any was blanked."""
     better = False
     for one in visits:
         for column in range(len(table.fields)):
@@ -139,7 +139,7 @@ def _exchange(table: Any, state: Any, visits: Any, columns: Any, limits: Any, k:
 
 @njit(cache=True, nogil=True)
 def _take_back(table: Any, state: Any, one: int, blanks: int, k: int) -> bool:
-    """Leave a combination fewer blanks, if every record then still matches k."""
+    """Reduce a combination's blanks, if every record then still matches k."""
     words, hidden, sizes = table.words, state.hidden, state.sizes
     before, gone, found = hidden[one].copy(), 0, 0
     was_empty = is_empty(hidden, table.judged, one)
@@ -166,10 +166,10 @@ def _take_back(table: Any, state: Any, one: int, blanks: int, k: int) -> bool:
 
 @njit(cache=True, nogil=True)
 def _refill(table: Any, state: Any, one: int, blanks: int, before: Any, k: int) -> bool:
-    """The same for a combination that was blank in every judged column: it leaves those like it for other records."""
+    """As `_take_back`, for a combination blank in every judged column: it then matches other records instead."""
     words, hidden, sizes = table.words, state.hidden, state.sizes
     if is_empty(hidden, table.judged, one):
-        hidden[one] = before  # the data themselves are blank
+        hidden[one] = before  # the combination is blank in the data already
         return False
     size = table.counts[one]
     for other in range(len(words)):
@@ -247,7 +247,7 @@ def columns_to_meet(
     sizes: Ints,
     one: int,
 ) -> Ints:
-    """Columns that a class must have blank, at least, to fall together with another class, as bits.
+    """The least columns that a class must blank to become equal to another class, as bits.
 
     Parameters
     ----------
@@ -258,14 +258,14 @@ def columns_to_meet(
     blanks : ndarray of int64, shape (c,)
         Columns blanked in each class, as bits.
     sizes : ndarray of int64, shape (c,)
-        Records of each; a size of 0 is not a class.
+        Records of each; a size of 0 marks no class.
     one : int
         The other class.
 
     Returns
     -------
     ndarray of int64, shape (c,)
-        -1 where they differ in a column that cannot be blanked, and for what is not a class.
+        -1 where they differ in a column that cannot be blanked, and where there is no class.
     """
     found = np.empty(len(words), np.int64)
     for other in range(len(words)):
@@ -284,22 +284,22 @@ def cheapest_rescue(
     own: int,
     k: int,
 ) -> int:
-    """The blanks under which a class and others like it number k, at least cost a rescued record.
+    """The blanks under which a class and others that become equal to it reach k, at least cost per rescued record.
 
-    All classes of fewer than k that can fall together there are rescued together. Where they do not number k, records
-    of larger classes join: what these have above k, else the smallest of them as a whole.
+    All classes of fewer than k that become equal are rescued together. Where they do not reach k, records of larger
+    classes join: their surplus above k, otherwise the smallest of these classes as a whole.
 
     Parameters
     ----------
     needs : ndarray of int64, shape (c,)
         `columns_to_meet` of the class.
     blanks, sizes : ndarray of int64, shape (c,)
-        Of each class; a size of 0 is not a class.
+        For each class; a size of 0 marks no class.
     order : ndarray of int64, shape (2^b,)
         Sets of columns, cheapest first.
     cost : ndarray of float64, shape (2^b,)
     own : int
-        Columns that the class has blank already.
+        Columns that are already blank in the class.
     k : int
 
     Returns
@@ -345,22 +345,22 @@ def cheapest_rescue_in_rings(
     k: int,
     spared: float,
 ) -> tuple[int, bool]:
-    """The same as `cheapest_rescue`, out of the classes that fall together under one set of columns after the other.
+    """As `cheapest_rescue`, from the classes that become equal under one set of columns after another.
 
-    Every small class pays for all columns of a set but for those it has blank already, so the cheapest sets decide:
-    none that costs more, less what was `spared`, than the least price found so far can be better.
+    Every small class pays for all columns of a set except those it already has blank, so the cheapest sets decide: a
+    set whose cost minus `spared` exceeds the least price found so far cannot be better.
 
     Parameters
     ----------
     rings : ndarray of int32, shape (sets, c)
-        For the first sets of `order`, the next class of those that are alike outside its columns and have nothing
-        else blank; the last one leads to the first.
+        For the first sets of `order`, the next of the classes that are equal outside the set's columns and have no
+        other blanks; the last one leads to the first.
     blanks, sizes, order, cost, k
         As of `cheapest_rescue`.
     one : int
         The class.
     spared : float
-        The largest cost of what a class of fewer than k has blank.
+        The largest cost of the existing blanks of a class of fewer than k.
 
     Returns
     -------
@@ -411,7 +411,7 @@ def members_of_ring(ring: Ints, one: int) -> Ints:
 
 @njit(cache=True, nogil=True)
 def _price(records: int, paid: float, spare: int, least: int, there: bool, cost: float, k: int) -> float:
-    """What blanks cost that bring small classes of so many records to k; infinite where they cannot."""
+    """Cost of the blanks that bring small classes of `records` records to k; infinite where that is impossible."""
     price = records * cost - paid
     if there or records >= k:
         return price

@@ -1,10 +1,11 @@
 """Wildcard matching: combinations as words, what they match and how often, weighted frequencies, independent covers.
 
 A blank matches anything, on either side; but a record that is blank in every judged column adds to no other record's
-class: it matches records like it and no others. Bits mark the judged columns; without any, that applies to no
+class: it matches records like it and no others. Bits mark the judged columns; without any, this rule applies to no
 record. Combinations are packed into words, one field of bits per column, so that two of them match when their
 difference is hidden by the blanks of either: one exclusive or, one and. Every loop runs in the order of the
-combinations; costs are added in one order, so equal tables give equal blanks. Sizes are joined over pairs of masks.
+combinations, and costs are added in a fixed order, so equal tables give equal blanks. Sizes are joined over pairs of
+masks.
 
 Source: M. Templ, A. Kowarik, B. Meindl, J. Statistical Software 67(4), 2015 (the problem).
 """
@@ -43,7 +44,7 @@ __all__ = [
 
 
 MOST_COLUMNS = 20
-"""Columns that may be blanked: every set of them is looked at."""
+"""Most columns that may be blanked: every set of them is examined."""
 
 
 def cheapest_first(weights: Floats) -> tuple[Ints, Floats]:
@@ -99,7 +100,7 @@ def packed(codes: Ints, columns: int) -> tuple[NDArray[Any], NDArray[Any], NDArr
     widths = [max(1, int(column.max(initial=0)).bit_length()) for column in codes.T]
     places, used = [], 0
     for width in widths:
-        used += -used % 64 if used % 64 + width > 64 else 0  # no field lies across two words
+        used += -used % 64 if used % 64 + width > 64 else 0  # no field spans two words
         places.append(divmod(used, 64))
         used += width
     words, missing = np.zeros((2, len(codes), max(1, -(-used // 64))), np.uint64)
@@ -150,12 +151,12 @@ def cheapest_covers(
     order: Ints,
     k: int,
 ) -> Ints:
-    """The cheapest blanks under which a combination matches k records of the table as it is, each by itself.
+    """The cheapest blanks under which each combination, considered separately, matches k records of the given table.
 
-    What comes out is feasible as a whole: the blanks of others only add matches, since none becomes blank in every
-    judged column. Where nothing is missing, one count
-    of groups a set serves all combinations, the cheapest sets first until all are covered; else each combination is
-    compared with all others, and one sum over all subsets of the columns gives its matches under every set.
+    The result is feasible as a whole: the blanks of others only add matches, since none becomes blank in every judged
+    column. Where nothing is missing, one count of groups per set is enough for all combinations, the cheapest sets
+    first until all are covered; otherwise each combination is compared with all others, and one sum over all subsets
+    of the columns gives its matches under every set.
 
     Parameters
     ----------
@@ -266,7 +267,7 @@ def differing_columns(words: Any, hidden: Any, fields: Any, one: int, other: int
         if not seen:
             continue
         blankable = np.uint64(0)
-        for column in range(len(fields)):  # without branches: most columns differ as often as not
+        for column in range(len(fields)):  # without branches: most columns differ about half of the time
             field = fields[column, word]
             found |= int((seen & field) != 0) << column
             blankable |= field
@@ -336,7 +337,7 @@ def matching_sizes(codes: Ints, counts: Ints) -> Ints:
         for other in range(one):
             shared = np.flatnonzero(~(masks[one] | masks[other]))
             _add_matches(sizes, codes, counts, rows[one], rows[other], shared)
-        # Within a mask equal patterns alone match; each is there once.
+        # Within a mask only equal patterns match; each occurs once.
     return sizes
 
 
@@ -354,7 +355,7 @@ def empty_patterns(codes: Ints) -> Bools:
 def informative_sizes(codes: Ints, counts: Ints) -> Ints:
     """As `matching_sizes`, but a pattern that is blank in every column matches records like it and no others.
 
-    Else k - 1 records of nothing but blanks, which represent no one, would hide all others.
+    Otherwise k - 1 records that are blank in every column, and so represent no one, would protect all others.
 
     Examples
     --------
@@ -411,10 +412,10 @@ class SampleFrequencies:
     matching : ndarray of int64, shape (t,)
         Records that match, the pattern's own included.
     partial : ndarray of int64, shape (t,)
-        Those of them that count by `alpha`: they hold blanks and are of another pattern. Of a pattern that is blank in
-        every column none are.
+        Those of them that are weighted by `alpha`: they contain blanks and have another pattern. For a pattern that is
+        blank in every column there are none.
     weights, partial_weights : ndarray of float64, shape (t,)
-        The same in sums of sampling weights.
+        The same as sums of sampling weights.
     """
 
     matching: Ints
@@ -510,7 +511,7 @@ def _add(
     records_and_weights: tuple[Ints, Floats],
     bound: int,
 ) -> None:
-    """Give the patterns of one mask what matches them in another."""
+    """Add to the patterns of one mask the records that match them in another."""
     # Exact below 2^53 records, though bincount adds floats.
     records, sums = (
         np.bincount(theirs.words, weights=each[theirs.rows], minlength=bound)[mine.words]

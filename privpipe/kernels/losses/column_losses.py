@@ -48,7 +48,7 @@ def standardised_loss(before: Sequence[Numbers], after: Sequence[Numbers], sd: S
     before, after : sequence of s ndarrays of float64, shape (n,)
         NaN: no value.
     sd : sequence of s floats
-        Of the original, divisor n - 1.
+        Standard deviations of the original, divisor n - 1.
 
     Examples
     --------
@@ -62,7 +62,7 @@ def standardised_loss(before: Sequence[Numbers], after: Sequence[Numbers], sd: S
 
 
 def relative_loss(before: Sequence[Numbers], after: Sequence[Numbers]) -> list[tuple[float, int]]:
-    """IL1 of each column and the cells it rests on: the mean of |x - y| / |x|, cells with x = 0 dropped.
+    """IL1 of each column and the cells it is based on: the mean of |x - y| / |x|, without cells where x = 0.
 
     Examples
     --------
@@ -100,7 +100,7 @@ def squared_loss(
 
 
 def arctan_loss(before: Sequence[Numbers], after: Sequence[Numbers]) -> list[float]:
-    """Mean of (2 / pi) arctan |x - y| of each column: depends on units and saturates, so only to compare.
+    """Mean of (2 / pi) arctan |x - y| of each column: depends on units and saturates, so only for comparisons.
 
     Examples
     --------
@@ -113,7 +113,7 @@ def arctan_loss(before: Sequence[Numbers], after: Sequence[Numbers]) -> list[flo
 def moment_loss(x: Numbers, y: Numbers) -> Figures:
     """Shifts of mean, median, deviation and median absolute deviation of one column, in deviations of the original.
 
-    A column without deviation is 0 where the moment is the same to the last bit, else 1.
+    For a column without deviation the shift is 0 where the moment is equal to the last bit, otherwise 1.
 
     Returns
     -------
@@ -127,7 +127,7 @@ def moment_loss(x: Numbers, y: Numbers) -> Figures:
     {'mean': 1.0, 'sd': 0.0, 'median': 1.0, 'mad': 0.0}
     """
     sides = []
-    # From the least value on: far from 0 a mean has no digits left for a shift that is small compared with it.
+    # Relative to the least value: far from 0 a mean has no digits for a shift that is small compared with it.
     start = np.nanmin(x) if (~np.isnan(x)).any() else 0.0
     for values in (x, y):
         known = np.sort(values[~np.isnan(values)] - start)
@@ -163,7 +163,7 @@ def correlation_loss(before: Sequence[Numbers], after: Sequence[Numbers]) -> tup
 def eigen_loss(before: Sequence[Numbers], after: Sequence[Numbers]) -> float:
     """sum |e - e'| / sum e over the sorted eigenvalues of the correlation matrices.
 
-    Divided by the total, so that an eigenvalue of 0 (collinear columns) is harmless. NaN where a correlation
+    Divided by the total, so that an eigenvalue of 0 (collinear columns) does no harm. NaN where a correlation
     is undefined.
 
     Examples
@@ -190,7 +190,7 @@ def _mean(values: Numbers) -> float:
 
 
 LARGEST_COMPARED = 4_000_000_000
-"""Pairs of distinct combinations, an original with a released one, that a divergence goes through at the most."""
+"""Most pairs of distinct combinations, an original with a released one, that a divergence compares."""
 
 
 @dataclass(frozen=True)
@@ -202,7 +202,7 @@ class LabelledColumn:
     values, labels : ndarray of int64, shapes (n,) and (n',)
         Code of the original value and of the released label of each record; equally long where records are paired.
     covers : ndarray of bool, shape (values, labels)
-        Whether a label stands for a value.
+        Whether a label represents a value.
     leaves : ndarray of float64, shape (labels,)
         Values of the domain under each label, at least 1.
     """
@@ -238,7 +238,7 @@ def entropy_loss(column: LabelledColumn) -> float:
 def divergence(columns: Sequence[LabelledColumn]) -> tuple[float, bool]:
     """sum P ln (P / Q) in nats over the joint distribution, and whether it had to be smoothed.
 
-    Q spreads each released record evenly over the combinations of values that its labels stand for. Where a value of
+    Q spreads each released record evenly over the combinations of values that its labels represent. Where a value of
     the original is under no released label (masked values, no recoding), both files are counted in their own cells, 1/2
     is added to each cell that occurs in either. NaN beyond `LARGEST_COMPARED`.
 
@@ -270,7 +270,7 @@ def divergence(columns: Sequence[LabelledColumn]) -> tuple[float, bool]:
 
 
 def _smoothed(columns: Sequence[LabelledColumn]) -> float:
-    """KL of the two counts with 1/2 more in each cell; a label that is a value shares its cell."""
+    """KL divergence of the two counts with 1/2 added to each cell; a label that is a value shares its cell."""
     sides = []
     for column in columns:
         own = np.arange(column.covers.shape[1]) + len(column.covers)
@@ -331,7 +331,7 @@ def counted_pairs(before: Ints, after: Ints, codes_after: int) -> CountedPairs:
 
 
 def rank_correlation(pairs: CountedPairs) -> float:
-    """Spearman's rho, ties at their mid-ranks; 0 where one side has a single value. Exact but for the last division.
+    """Spearman's rho, ties at their mid-ranks; 0 where one side has a single value. Exact except for the last division.
 
     Examples
     --------
@@ -344,10 +344,10 @@ def rank_correlation(pairs: CountedPairs) -> float:
 
 
 def rank_ratio(pairs: CountedPairs) -> float | None:
-    """The correlation of ranks with the mean rank of their label, freed of what chance gives.
+    """The correlation of ranks with the mean rank of their label, corrected for chance.
 
     The square is epsilon^2 = 1 - (1 - eta^2)(n - 1)/(n - c) for c labels of n records. None where labels have fewer
-    than two records each on average: then chance alone predicts the ranks. Source: Kelley, PNAS 21, 1935.
+    than two records each on average: then chance predicts the ranks. Source: Kelley, PNAS 21, 1935.
 
     Examples
     --------
@@ -376,7 +376,7 @@ def uncertainty(pairs: CountedPairs) -> float | None:
 
     U = (I - E)/(H - E), at least 0, with I the mutual information, H the entropy before and E = (r - 1)(c - 1)/2n the
     information that r and c unrelated labels of n records seem to have (Miller, 1955). None where E is half of H or
-    more: labels of so few records agree by chance.
+    more: labels with so few records agree by chance.
 
     Examples
     --------
@@ -442,7 +442,7 @@ def _entropy(counts: Ints, n: int) -> float:
 
 
 def _centred_ranks(codes: Ints, counts: Ints) -> Ints:
-    """Twice the mid-rank of each pair's code, less its mean: whole numbers that sum to 0 over the records."""
+    """Twice the mid-rank of each pair's code, minus its mean: integers that sum to 0 over the records."""
     totals = _by_code(codes, counts)
     ends = np.cumsum(totals)
     n = int(ends[-1]) if len(ends) else 0
@@ -451,7 +451,7 @@ def _centred_ranks(codes: Ints, counts: Ints) -> Ints:
 
 
 def _exact_sum(x: Ints, y: Ints, counts: Ints) -> int:
-    """sum x y counts: in 64 bits while it surely fits, else in whole numbers of any size."""
+    """sum x y counts: in 64 bits where it certainly fits, otherwise in integers of any size."""
     largest = int(np.abs(x).max(initial=0)) * int(np.abs(y).max(initial=0)) * int(counts.sum())
     if largest < 2**63:
         return int((x * y * counts).sum())

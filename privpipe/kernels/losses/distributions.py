@@ -1,4 +1,4 @@
-"""How far two tables are apart: distances of their distributions, and regressions fitted to both."""
+"""How much two tables differ: distances between their distributions, and regressions fitted to both."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ Codes = Ints
 
 
 def quantile_bins(known: Numbers, values: Numbers, bins: int) -> Codes:
-    """The bin of each value among those at the quantiles of `known`, shape (n,); missing ones have a separate one.
+    """The bin of each value, with edges at the quantiles of `known`, shape (n,); missing values have a separate bin.
 
-    A bin holds its lower edge; the first and the last are open, equal edges are one. A constant column has three bins:
-    below, at and above its value.
+    A bin includes its lower edge; the first and the last are open, equal edges are merged. A constant column has three
+    bins: below, at and above its value.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ def hellinger(before: Codes, after: Codes) -> float:
     (0.541196, 1.0)
     """
     p, q = _shares(before, after)
-    # Of nearly equal shares 1 - sum has no digits left: this is the same, term by term.
+    # For nearly equal shares 1 - sum loses all digits: this is equal, term by term.
     return math.sqrt(min(1.0, 0.5 * math.fsum(((np.sqrt(p) - np.sqrt(q)) ** 2).tolist())))
 
 
@@ -86,7 +86,7 @@ def total_variation(before: Codes, after: Codes) -> float:
 
 
 def transport(x: Numbers, y: Numbers) -> float:
-    """Integral of |F_X - F_Y| over the numbers: Wasserstein's first distance; NaN without a value on either side.
+    """Integral of |F_X - F_Y| over the numbers: first Wasserstein distance; NaN without a value on either side.
 
     Examples
     --------
@@ -102,9 +102,9 @@ def transport(x: Numbers, y: Numbers) -> float:
 
 
 def largest_gap(scores: Numbers, told: Numbers) -> float:
-    """Largest difference of two distribution functions of scores, of labels 0 and of labels 1: Kolmogorov, Smirnov.
+    """Kolmogorov-Smirnov distance: largest difference of the distribution functions of scores with labels 0 and 1.
 
-    Scores are equal to nine decimals: rows that are the same may differ in the last bits of a fit.
+    Scores are compared to nine decimals: equal rows may differ in the last bits of a fit.
 
     Examples
     --------
@@ -132,7 +132,7 @@ RIDGE = 1e-6
 STEPS = 100
 SMALLEST_STEP = 1e-10
 EXACT = 1e-22
-"""Squares that a least squares fit leaves of those of the response where nothing but rounding is left."""
+"""Residual share of the response's squares below which a least-squares residual is only rounding."""
 
 
 @dataclass(frozen=True)
@@ -144,11 +144,11 @@ class PropensityFit:
     pmse : float
         Mean of (p - c)^2, in [0, c (1 - c)]; 0: indistinguishable.
     ratio : float
-        pmse over what it would be by chance; NaN for a model of an intercept alone.
+        pmse over its expectation by chance; NaN for a model with only an intercept.
     rank : int
-        Of the design, the intercept included.
+        Rank of the design, including the intercept.
     scores, told : ndarray of float64, shape (n + n',)
-        Fitted chance that a row is a released one, and whether it is.
+        Fitted probability that a row is a released one, and its membership: 1 for a released row, 0 for an original.
     """
 
     pmse: float
@@ -175,27 +175,27 @@ def propensity(before: Numbers, after: Numbers) -> PropensityFit:
     0.0
     """
     design = np.vstack([before, after])
-    told = np.concatenate([np.zeros(len(before)), np.ones(len(after))])
-    order = canonical_order(np.column_stack([design, told]))
-    design, told = design[order], told[order]
+    membership = np.concatenate([np.zeros(len(before)), np.ones(len(after))])
+    order = canonical_order(np.column_stack([design, membership]))
+    design, membership = design[order], membership[order]
     share = len(after) / len(design)
-    scores = chances(design, logistic(design, told))
+    scores = chances(design, logistic(design, membership))
     pmse = math.fsum(((scores - share) ** 2).tolist()) / len(design)
     rank = len(independent_columns(design))
     expected = (rank - 1) * (1 - share) ** 2 * share / len(design)
-    return PropensityFit(pmse, pmse / expected if expected > 0 else math.nan, rank, scores, told)
+    return PropensityFit(pmse, pmse / expected if expected > 0 else math.nan, rank, scores, membership)
 
 
 def logistic(design: Numbers, told: Numbers, ridge: float = RIDGE) -> Numbers:
     """Coefficients of a logistic regression with a small ridge on all but the first column, the intercept.
 
-    Newton's steps, halved until the likelihood grows: it ends also where the two sides are separable.
+    Newton steps, halved until the likelihood grows, so that it converges even where the two sides are separable.
 
     Parameters
     ----------
     design : ndarray of float64, shape (n, q)
     told : ndarray of float64, shape (n,)
-        0 or 1.
+        Label of each row: 0 or 1.
 
     Examples
     --------
@@ -230,9 +230,9 @@ def chances(design: Numbers, coefficients: Numbers) -> Numbers:
     return np.asarray(expit(design @ coefficients), dtype=np.float64)
 
 
-def _penalised(design: Numbers, told: Numbers, coefficients: Numbers, weights: Numbers) -> float:
+def _penalised(design: Numbers, membership: Numbers, coefficients: Numbers, weights: Numbers) -> float:
     scores = design @ coefficients
-    likelihood = told * scores - np.logaddexp(0.0, scores)
+    likelihood = membership * scores - np.logaddexp(0.0, scores)
     return float(likelihood.sum() - 0.5 * (weights * coefficients * coefficients).sum())
 
 
@@ -244,7 +244,7 @@ def _solved(curve: Numbers, slope: Numbers) -> Numbers:
 
 
 def independent_columns(design: Numbers) -> Ints:
-    """Places of columns that no others before them explain, ascending: first come, first kept.
+    """Places of columns that the columns before them do not explain, ascending.
 
     Examples
     --------
@@ -252,14 +252,14 @@ def independent_columns(design: Numbers) -> Ints:
     [0, 1]
     """
     if len(design) > design.shape[1]:
-        design = np.asarray(np.linalg.qr(design, mode="r"))  # has the relations between columns of the whole
+        design = np.asarray(np.linalg.qr(design, mode="r"))  # preserves the relations between columns
     kept: list[int] = []
     basis = np.zeros((len(design), 0))
     for at in range(design.shape[1]):
         column = design[:, at]
         length = float(np.linalg.norm(column))
         rest = column - basis @ (basis.T @ column)
-        rest = rest - basis @ (basis.T @ rest)  # once more: the first pass leaves rounding behind
+        rest = rest - basis @ (basis.T @ rest)  # a second pass removes the rounding of the first
         left = float(np.linalg.norm(rest))
         if length > 0 and left > 1e-9 * length:
             kept.append(at)
@@ -289,7 +289,7 @@ def interval_overlap(
     """1/2 [o / (U - L) + o / (U' - L')] with o = min(U, U') - max(L, L') for each coefficient of two fits.
 
     Columns that others explain, on either side, are left out on both. Intervals of width 0 overlap by 1 where they are
-    the same, by 0 elsewhere. Source: Karr et al., The American Statistician 60, 2006.
+    equal, otherwise by 0. Source: Karr et al., The American Statistician 60, 2006.
 
     Parameters
     ----------
@@ -336,12 +336,12 @@ def _intervals(design: Numbers, response: Numbers, confidence: float) -> tuple[N
     if free < 1:
         raise ValueError("a regression needs more records than coefficients")
     squares = math.fsum((rest * rest).tolist())
-    # What a perfect fit leaves is rounding, and intervals as narrow as that would overlap by chance.
+    # The residual of a perfect fit is rounding, and intervals as narrow as that would overlap by chance.
     variance = 0.0 if squares <= EXACT * math.fsum((response * response).tolist()) else squares / free
     spread = np.sqrt(variance * (np.linalg.inv(r) ** 2).sum(axis=1)) * float(t.ppf(0.5 + confidence / 2, free))
     return (fitted - spread) / scale, (fitted + spread) / scale
 
 
 def canonical_order(rows: Numbers) -> Ints:
-    """An order of rows that their values alone decide, so that no fit depends on that of the files; shape (n,)."""
+    """An order of rows that depends only on their values, so that no fit depends on that of the files; shape (n,)."""
     return np.lexsort(rows.T[::-1])

@@ -1,7 +1,7 @@
 """Microaggregation of many records: MDAV and refinement inside blocks, then passes over the borders of the blocks.
 
-Everything follows from the points and the keyed order of the records, never from the order in which they arrive or
-the engine they arrive on.
+The result depends only on the points and the keyed order of the records, never on the order in which they arrive or
+the engine.
 """
 
 from __future__ import annotations
@@ -40,30 +40,30 @@ __all__ = [
 ]
 
 ONE_BLOCK = 20_000
-"""Up to so many records are one block by default."""
+"""Up to this many records are one block by default."""
 
 BLOCK = 4_000
-"""Above that, a block holds up to so many."""
+"""Most records of a block in larger tables."""
 
 SAMPLED, SAMPLED_A_BLOCK = 25_000, 256
-"""Trees are cut from all records up to so many; above from as many, or as many a block, whichever are more."""
+"""Trees are cut from all records up to the first number; above from that many, or the second per block, if more."""
 
 NEAR, NEAR_IN_LARGE, CELLS_IN_LARGE = 20, 10, 4
-"""Neighbours that descent looks at, and in large tables in how many cells it looks for them."""
+"""Neighbours that descent examines, those in large tables, and there the cells in which it searches for them."""
 
 BORDER_SHIFTS = (1, 3)
 """Levels of the tree that a border pass cuts at the quarter, pass by pass."""
 
 
 class Refinement(NamedTuple):
-    """How groups are made tighter: the path step, descent and, with draws, search.
+    """How groups are refined: the path step, descent and, with draws, search.
 
     Parameters
     ----------
     neighbours, cells : int, optional
         As in `descend`.
     searching, iterations
-        Search after the descent, with the draws of this stream and so many steps (see `search`).
+        Search after the descent, with the draws of this stream and this number of steps (see `search`).
     proving
         After the search, choose among all groups that column generation finds (see `proved_search`).
     """
@@ -85,7 +85,7 @@ def block_groups(
     gamma: float | None = None,
     condition: GroupCondition = ANYTHING,
 ) -> Ints:
-    """Groups of the records of one block: MDAV, then, if asked, the path step, descent and search.
+    """Groups of the records of one block: MDAV, then, if requested, the path step, descent and search.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ def block_groups(
         At least 1.
     refinement : Refinement or None
     largest : int, optional
-        A block of twice as many records or more (one that no cut could divide) is chunked along its sorted values.
+        A block of at least twice this many records (one that no cut could divide) is chunked along its sorted values.
     gamma : float, optional
         V-MDAV with this gamma instead of MDAV.
     condition : GroupCondition
@@ -111,7 +111,7 @@ def block_groups(
     Raises
     ------
     NoSolutionError
-        All the records together miss the condition.
+        All the records together fail the condition.
 
     Examples
     --------
@@ -143,7 +143,7 @@ def block_groups(
 def block_proof(
     points: Floats, order: Ints, k: int, refinement: Refinement, gamma: float | None = None
 ) -> tuple[float, float] | None:
-    """SSE of the groups that `block_groups` makes of a block under a proving refinement, and a bound of the least.
+    """SSE of the groups that `block_groups` makes of a block with `proving`, and a lower bound of the least SSE.
 
     Parameters
     ----------
@@ -184,7 +184,7 @@ def _descended(
     refinement: Refinement,
     condition: GroupCondition = ANYTHING,
 ) -> Ints:
-    """Groups after the path step, which no condition may hold, and the descent."""
+    """Groups after the path step, which is skipped under a condition, and the descent."""
     start = labels if len(condition.codes) else path_step(points, labels, k)
     near, cells = refinement.neighbours, refinement.cells
     return descend(points, start, k, neighbours=near, cells=cells, condition=condition)
@@ -210,7 +210,7 @@ def regroup(
     cells: int | None = None,
     condition: GroupCondition = ANYTHING,
 ) -> Ints:
-    """Descent over whole groups that a border pass brought together.
+    """Descent over whole groups that a border pass combined.
 
     Parameters
     ----------
@@ -232,7 +232,7 @@ def regroup(
 
 
 def sampled_share(records: int, k: int, block: int) -> float:
-    """Share of the records from which block trees are cut: enough of each block to cut it with k on either side.
+    """Share of the records from which block trees are cut: enough per block to cut it with k on either side.
 
     Examples
     --------
@@ -243,10 +243,10 @@ def sampled_share(records: int, k: int, block: int) -> float:
 
 
 def border_passes(k: int) -> int:
-    """Passes over the borders of blocks by default: as many as it takes to lose less than MDAV over all records.
+    """Passes over the borders of blocks by default: as many as are needed to lose less than MDAV over all records.
 
-    One for k up to 5. Above, descent inside the blocks gains more on MDAV than their borders lose, and takes longer
-    next to it; each further pass gains a percent or two.
+    One for k up to 5. For larger k, descent inside the blocks gains more on MDAV than their borders lose, and takes
+    longer compared with MDAV; each further pass gains a percent or two.
 
     Examples
     --------
@@ -321,7 +321,7 @@ def microaggregate(
     size = block if block is not None else (len(array) if len(array) <= ONE_BLOCK else BLOCK)
     passes = border_passes(k) if passes is None else passes
     if not 0 <= passes <= len(BORDER_SHIFTS) or (block is not None and block < 2 * k):
-        raise UsageError(f"blocks hold at least 2k records and borders are passed over at most twice, got {block}")
+        raise UsageError(f"a block must hold at least 2k records, with at most two border passes, got {block}")
     few = len(array) <= ONE_BLOCK
     neighbours, cells = (NEAR, None) if few else (NEAR_IN_LARGE, CELLS_IN_LARGE)
     refinement = Refinement(neighbours, cells) if refine else None
@@ -354,7 +354,7 @@ def _each_block(
     groups_of: Callable[[Ints], Ints],
     workers: int,
 ) -> Ints:
-    """Group the records of each block by themselves, on threads: the kernels leave the interpreter's lock."""
+    """Group the records of each block separately, on threads: the kernels release the interpreter's lock."""
     members = _members(blocks, order)
     labels, groups = np.empty(len(order), np.int64), 0
     with ThreadPoolExecutor(max_workers=workers) as pool:

@@ -1,4 +1,4 @@
-"""The compiled part of descent: moves and swaps between groups, and the split of those that grew large.
+"""The compiled part of descent: moves and swaps between groups, and splits of those that have become large.
 
 Groups are kept as linked lists of their members, with the sums of their points.
 """
@@ -50,7 +50,7 @@ def _add_members(
     links: Ints,
     sums: Floats,
 ) -> None:
-    """The sums of a group, from its members: running sums would drift."""
+    """The sums of a group, recomputed from its members: running sums would drift."""
     sums[g] = 0.0
     i = heads[g]
     while i >= 0:
@@ -81,7 +81,7 @@ def _swap_gain(
     sums: Floats,
     sizes: Ints,
 ) -> float:
-    """Change of the SSE when record i of group a and record u of group b change places."""
+    """Change of the SSE when record i of group a and record u of group b are exchanged."""
     in_a, in_b = 0.0, 0.0
     for j in range(sums.shape[1]):
         v = points[u, j] - points[i, j]
@@ -124,8 +124,8 @@ def _allowed(
 
 @njit(nogil=True, cache=True)
 def _packed(points: Floats) -> Floats:
-    """The points, each with its square and room for its product with the sum of its group: what a step reads, in one
-    line of memory.
+    """The points, each with its square and an entry for its product with the sum of its group: all that a step reads,
+    in one cache line.
     """
     n, s = points.shape
     rows = np.empty((n, s + 2), np.float64)
@@ -145,7 +145,7 @@ def _own_products(
     links: Ints,
     sums: Floats,
 ) -> None:
-    """Product of each member and the sum of its group, which is part of the gain of every swap with it."""
+    """Product of each member and the sum of its group: a term in the gain of every swap with it."""
     i, s = heads[g], sums.shape[1]
     while i >= 0:
         total = 0.0
@@ -156,7 +156,7 @@ def _own_products(
 
 
 class _Groups(NamedTuple):
-    """The groups as they are: members as linked lists, sums, sizes, and records of each value of a condition."""
+    """The current groups: members as linked lists, sums, sizes, and records of each value of a condition."""
 
     labels: Ints
     heads: Ints
@@ -178,8 +178,8 @@ def _best_step(
 ) -> tuple[int, int]:
     """Group that record i should go to (-1: none) and the record that should come back (-1: none).
 
-    The gain of a swap is a linear function of the other record but for its square, so that the terms of one pair of
-    groups are worked out once; what comes out best is checked by the plain formula, which loses no digits.
+    The gain of a swap is a linear function of the other record except for its square, so that the terms of one pair of
+    groups are computed once; the best step is checked by the plain formula, which loses no digits.
     """
     labels, heads, links, sums, sizes, counts = groups
     a, s = labels[i], sums.shape[1]
@@ -222,7 +222,7 @@ def _candidates(
     seen: Ints,
     room: Ints,
 ) -> int:
-    """Write the groups around record i into `room`, without those looked at since they last changed; how many."""
+    """Write the groups around record i into `room`, except those examined since they last changed; how many."""
     count = 0
     for other in around[i]:
         b = labels[other]
@@ -253,7 +253,7 @@ def descend_groups(
     around : ndarray of int32, shape (n, m)
         Records whose groups are the candidates of each record.
     visits : ndarray of int64, shape (n,)
-        The records in the order in which they are visited. Rows come fastest with those of a group side by side.
+        The records in the order in which they are visited. Fastest where the rows of a group are contiguous.
     condition : GroupCondition
         No step is taken that breaks it.
     """
@@ -271,7 +271,7 @@ def descend_groups(
         _own_products(g, rows, heads, links, sums)
     counts = value_counts(labels, groups, condition.codes, len(condition.shares))
     now = _Groups(labels, heads, links, sums, sizes, counts)
-    changed, looked = np.zeros(groups, np.int64), np.full(n, -1, np.int64)  # times by the clock of changes
+    changed, looked = np.zeros(groups, np.int64), np.full(n, -1, np.int64)  # times counted in changes
     seen, room = np.full(groups, -1, np.int64), np.empty(around.shape[1], np.int64)
     clock = 0
     for turn in range(PASSES):
@@ -339,7 +339,7 @@ def _halves_meet(heap: Ints, members: Ints, count: int, condition: GroupConditio
 
 @njit(nogil=True, cache=True)
 def split_large(points: Floats, start: Ints, k: int, condition: GroupCondition) -> Ints:
-    """Split groups of 2k or more: the member farthest from the mean and its k - 1 nearest leave, again and again.
+    """Split groups of 2k or more: the member farthest from the mean and its k - 1 nearest leave, repeatedly.
 
     Under a condition a group stays whole unless both parts meet it.
     """

@@ -1,7 +1,7 @@
-"""Groups drawn by nearness: a record publishes the values of one of the groups around it.
+"""Groups drawn by distance: a record publishes the values of one of the groups around it.
 
 Source: Torra, Fuzzy microaggregation for the transparency principle, J. Applied Logic 23, 2017, for the idea of
-overlapping groups; memberships as in fuzzy c-means. The recipe is ours.
+overlapping groups; memberships as in fuzzy c-means. The procedure is our own.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ def drawn_groups(
     labels : ndarray of int64, shape (n,)
         Groups 0 .. groups - 1 of at least k records.
     order : ndarray of int64, shape (n,)
-        Positions in keyed order, in which sums run.
+        Positions in keyed order, the order in which sums run.
     uniforms : ndarray of float64, shape (n,)
         One draw per record, in (0, 1).
     neighbours : int
         Nearest groups that a record may publish.
     fuzziness : float
-        Above 1; the nearer to 1, the surer the nearest.
+        Above 1; the closer to 1, the more likely the nearest group.
 
     Examples
     --------
@@ -63,7 +63,7 @@ def drawn_groups(
 
 
 def held_by_k(drawn: Ints, centroids: Floats, k: int) -> Ints:
-    """Hand the holders of each group that has fewer than k to the nearest one with holders, the fewest first.
+    """Move the holders of each group that has fewer than k to the nearest one with holders, the fewest first.
 
     Parameters
     ----------

@@ -1,11 +1,11 @@
-"""MDAV over mixed types by distances of Gower, and descent by moves and swaps between its groups.
+"""MDAV over mixed types by Gower's distance, and descent by moves and swaps between its groups.
 
 Sources: Gower, A general coefficient of similarity and some of its properties, Biometrics 27, 1971; Domingo-Ferrer,
 Torra, Ordinal, continuous and heterogeneous k-anonymity through microaggregation, Data Mining and Knowledge Discovery
 11, 2005.
 
-For descent, the loss of a group is the sum of the distances of its pairs over its size, which for squared Euclidean
-distances is its SSE. Records are visited, and ties broken, in the order in which they come.
+For descent, the loss of a group is the sum of the distances of its pairs divided by its size, which for squared
+Euclidean distances is its SSE. Records are visited, and ties broken, in their given order.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class MixedRecords(NamedTuple):
     paths : ndarray of int64, shape (q, levels, values)
         Label of each value at each level of the column's hierarchy below its root; one level without a hierarchy.
     heights : ndarray of int64, shape (q,)
-        Levels below the root: so many of `paths` count.
+        Levels below the root: this many levels of `paths` are used.
     code_weights : ndarray of float64, shape (q,)
     """
 
@@ -147,7 +147,7 @@ def _without(live: Ints, labels: Ints) -> Ints:
 
 @njit(nogil=True, cache=True)
 def _around(records: MixedRecords, start: int, live: Ints, k: int, distances: Floats) -> Ints:
-    """The record and its k - 1 nearest of those that live."""
+    """The record and its k - 1 nearest among the remaining ones."""
     distances_to(records, records.scales[:, start].copy(), records.codes[:, start].copy(), distances)
     heap = np.empty(k, np.int64)
     near = distances[live]
@@ -214,7 +214,7 @@ def gower_loss(records: MixedRecords, labels: Ints) -> float:
 
 
 def descend_by_gower(records: MixedRecords, labels: Ints, k: int) -> Ints:
-    """Move records to near groups and swap them with members of these while `gower_loss` falls.
+    """Move records to near groups and swap them with their members while `gower_loss` falls.
 
     Parameters
     ----------
@@ -250,7 +250,7 @@ def descend_by_gower(records: MixedRecords, labels: Ints, k: int) -> Ints:
 
 
 def _weight(records: MixedRecords) -> float:
-    """The weights of all columns together, which sums of distances are divided by."""
+    """The total weight of all columns, by which sums of distances are divided."""
     return float(records.scale_weights.sum() + records.code_weights.sum()) or 1.0
 
 
@@ -343,7 +343,7 @@ def _best_step(
 ) -> tuple[float, int]:
     """Change of the loss when a record goes to another group, and the place of the record that comes back; -1: none.
 
-    A change not below `gain` is given back as `gain`.
+    A change not below `gain` is returned as `gain`.
     """
     size, more = np.float64(len(here)), np.float64(len(there))
     joined, partner = _to_group(records, i, there), -1

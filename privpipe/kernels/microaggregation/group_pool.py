@@ -1,8 +1,8 @@
-"""Groups that a search came across, their cheapest partition of the records, and the pricing of further groups.
+"""Groups found by a search, their cheapest partition of the records, and the pricing of further groups.
 
 Column generation prices exactly all groups of one size that cost less than the prices of their records. Such a group
-is looked for from its medoid, the member with the least sum of distances to the others. Half of `size` times that sum
-is at most the sum over all pairs, which bounds what the members still to come add.
+is searched for from its medoid, the member with the least sum of distances to the others. Half of `size` times that sum
+is at most the sum over all pairs, which bounds the cost that further members add.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = [
 
 
 class Cuts(NamedTuple):
-    """Triples of records of which two or three in one group cost extra.
+    """Triples of records; a group with two or three of them costs extra.
 
     Parameters
     ----------
@@ -51,14 +51,14 @@ class Cuts(NamedTuple):
 
 
 class PricedGroups(NamedTuple):
-    """What pricing fills in.
+    """Arrays that pricing fills in.
 
     Parameters
     ----------
     least : ndarray of float64, shape (n,)
-        Least reduced cost of the groups found that hold a record; 0: of none below 0.
+        Least reduced cost of the groups found that hold a record; 0: none is below 0.
     unseen : ndarray of float64, shape (n,)
-        A lower bound on that of the groups around a medoid whose work ran out; 0: all were looked at.
+        A lower bound on that of the groups around a medoid whose budget ran out; 0: all were examined.
     members : ndarray of int64, shape (room, size)
     reduced : ndarray of float64, shape (room,)
     """
@@ -101,7 +101,7 @@ def _put(least: Floats, many: int, value: float) -> None:
 
 @njit(nogil=True, cache=True)
 def _extra(members: Ints, cuts: Cuts, counted: Ints) -> float:
-    """What the triples add to a group's cost."""
+    """The cost that the triples add to a group."""
     total = 0.0
     for i in members:
         for at in range(cuts.starts[i], cuts.starts[i + 1]):
@@ -161,7 +161,7 @@ def _around(i: int, some: Ints, apart: Floats, prices: Floats, size: int) -> _Ar
 
 @njit(nogil=True, cache=True)
 def _bound(depth: int, size: int, here: _Around, plain: Floats, central: Floats) -> float:
-    """Least reduced cost of what a partial group can become; remembers all but the last member's part."""
+    """Least reduced cost that a partial group can reach; stores the part of all but the last member."""
     left = size - 1 - depth
     plain[:], central[:] = np.inf, np.inf
     for x in range(here.following[depth], len(here.names)):
@@ -180,7 +180,7 @@ def _bound(depth: int, size: int, here: _Around, plain: Floats, central: Floats)
 
 @njit(nogil=True, cache=True)
 def _deepen(depth: int, size: int, here: _Around, tiny: float) -> int:
-    """Take the next member that may lead below 0; the new depth."""
+    """Add the next member that may lead to a reduced cost below 0; the new depth."""
     left = size - 1 - depth
     x = here.following[depth]
     if x > len(here.names) - left:
@@ -225,7 +225,7 @@ def _complete(
     at: tuple[int, int],
     found: PricedGroups,
 ) -> tuple[int, int]:
-    """Look at every last member after a first one; how many groups are kept of it, and written at all."""
+    """Try every last member of a group; how many groups around the medoid are kept, and written in total."""
     size, depth = len(group), len(group) - 2
     kept, written = at
     for level in range(1, size - 1):
@@ -271,16 +271,16 @@ def price_groups(
         At least 2.
     cuts : Cuts
     limits : tuple
-        What counts as nothing below 0; most candidates looked at around one medoid; most groups kept of each.
+        Tolerance below 0; most candidates examined around one medoid; most groups kept of each medoid.
     found : PricedGroups
-        Filled in; what stands there stays where it is less.
+        Filled in; existing values are kept where they are less.
 
     Returns
     -------
     int
         Groups written.
     int
-        Candidates looked at.
+        Candidates examined.
 
     Examples
     --------
@@ -326,14 +326,14 @@ def price_groups(
 
 
 NODES, COLUMNS_A_RECORD, FEWEST, GAP = 10, (2.0, 1.3), 500, 1e-3
-"""Nodes of an integer program, groups a record and at the least that each chooses from, and the gap that ends it."""
+"""Nodes of an integer program, groups per record and at least that each chooses from, and the gap that ends it."""
 
 CUTS_A_ROUND, CUTS_OF_A_RECORD, LEAST_VIOLATION = 300, 4, 0.02
 SMALLEST_SHARE = 1e-6
 
 
 def squared_distances(points: Floats) -> Floats:
-    """Squared distances between all records, by differences, which lose no digits.
+    """Squared distances between all records, from differences, which lose no digits.
 
     Examples
     --------
@@ -348,7 +348,7 @@ def squared_distances(points: Floats) -> Floats:
 
 
 class Prices(NamedTuple):
-    """What records are worth, what triples cost extra, and what the relaxation costs at them."""
+    """The price of each record, the extra cost of each triple, and the cost of the relaxation at these."""
 
     records: Floats
     extra: Floats
@@ -408,7 +408,7 @@ class Pool:
         return len(fresh)
 
     def add_partition(self, labels: Ints) -> None:
-        """Add groups that hold each record once; the best such are kept."""
+        """Add groups that hold each record once; the best partition is kept."""
         sizes = np.bincount(labels)
         order = np.argsort(labels, kind="stable")
         ends = np.cumsum(sizes)
@@ -424,7 +424,7 @@ class Pool:
                 self._best = [self._seen[row.tobytes()] for row in -np.sort(-rows, axis=1)]
 
     def add_neighbourhoods(self) -> None:
-        """Add each record with k - 1 of its nearest, so that prices have something to go by."""
+        """Add each record with k - 1 of its nearest, as a start for prices."""
         n, k = len(self.apart), self.k
         many = min(n, k + (3 if k <= 3 else 1))
         near = np.argsort(self.apart, axis=1, kind="stable")[:, : many + 1]
@@ -433,9 +433,9 @@ class Pool:
             self.add(near[:, [0, *others]])
 
     def relaxed(self) -> Prices | None:
-        """Prices at which no group of the pool is too cheap and the records are worth most; None: not found."""
+        """Prices at which no group of the pool is too cheap and the sum over records is largest; None: not found."""
         every, cut = np.arange(len(self)), len(self._triples) > 0
-        holding: list[Any] = [self._holding(every), self._cutting(every)]  # sparse, which the stubs know nothing of
+        holding: list[Any] = [self._holding(every), self._cutting(every)]  # sparse, which the stubs do not cover
         found = linprog(
             self._costs,
             A_ub=holding[1] if cut else None,
@@ -451,12 +451,12 @@ class Pool:
         return Prices(np.asarray(found.eqlin.marginals), np.maximum(extra, 0.0), float(found.fun or 0.0))
 
     def rounded(self) -> Ints | None:
-        """The last relaxation made whole: groups by their share, and each record left over to the nearest of them.
+        """The last relaxation rounded: groups by their share, and each remaining record to the nearest of them.
 
         Groups may be larger than 2k - 1. None: there was no relaxation.
         """
         labels, taken = np.full(len(self.apart), -1, np.int64), list[int]()
-        for at in np.argsort(-np.round(self._shares, 9), kind="stable"):  # not by what a solver's rounding says
+        for at in np.argsort(-np.round(self._shares, 9), kind="stable"):  # independent of the solver's rounding
             if self._shares[at] <= SMALLEST_SHARE:
                 break
             members = self._members[at]
@@ -468,13 +468,13 @@ class Pool:
             return None
         rest, own = np.flatnonzero(labels < 0), self._holding(np.array(taken))
         sizes = np.asarray(own.sum(axis=0)).ravel()
-        # Squared distance to a mean: the mean one to the members, less what these are apart from it.
+        # Squared distance to a mean: the mean squared distance to the members, minus theirs to the mean.
         to_means = (own.T @ self.apart[:, rest]).T / sizes - self._costs[taken] / sizes
         labels[rest] = np.argmin(to_means, axis=1)
         return labels
 
     def _reduced_at(self, prices: Prices) -> Floats:
-        """What each group costs above the prices of its members."""
+        """The cost of each group minus the prices of its members."""
         every = np.arange(len(self))
         reduced = self._costs - self._holding(every).T @ prices.records
         if len(prices.extra):
@@ -482,23 +482,23 @@ class Pool:
         return np.asarray(reduced)
 
     def cut_off(self) -> int:
-        """Cut off triples of records that the last relaxation shares out by halves; how many."""
+        """Add cuts for triples of records that the last relaxation splits by halves; how many."""
         used = np.flatnonzero(self._shares > SMALLEST_SHARE)
         pairs: dict[tuple[int, int], float] = {}
         triples: dict[tuple[int, int, int], float] = {}
-        beside: dict[int, set[int]] = {}
+        adjacent: dict[int, set[int]] = {}
         for at in used:
             members = sorted(int(i) for i in self._members[at] if i >= 0)
             share = float(self._shares[at])
             for pair in combinations(members, 2):
                 pairs[pair] = pairs.get(pair, 0.0) + share
-                beside.setdefault(pair[0], set()).add(pair[1])
-                beside.setdefault(pair[1], set()).add(pair[0])
+                adjacent.setdefault(pair[0], set()).add(pair[1])
+                adjacent.setdefault(pair[1], set()).add(pair[0])
             for triple in combinations(members, 3):
                 triples[triple] = triples.get(triple, 0.0) + share
         found: dict[tuple[int, int, int], float] = {}
         for a, b in pairs:
-            for c in (beside[a] | beside[b]) - {a, b}:
+            for c in (adjacent[a] | adjacent[b]) - {a, b}:
                 x, y, z = sorted((a, b, c))
                 if (x, y, z) not in found:
                     shared = pairs.get((x, y), 0.0) + pairs.get((x, z), 0.0) + pairs.get((y, z), 0.0)
@@ -507,7 +507,7 @@ class Pool:
         return self._cut({each: by for each, by in found.items() if by > LEAST_VIOLATION and each not in known})
 
     def _cut(self, violated: dict[tuple[int, int, int], float]) -> int:
-        """Take the triples that are violated most, few of each record."""
+        """Add the triples that are violated most, a few per record."""
         often: dict[int, int] = {}
         taken: list[tuple[int, int, int]] = []
         for triple, _ in sorted(violated.items(), key=lambda each: (-round(each[1], 6), each[0])):
@@ -520,7 +520,7 @@ class Pool:
         return len(taken)
 
     def cuts(self, prices: Prices) -> Cuts:
-        """The triples that cost extra, as pricing looks them up."""
+        """The triples that cost extra, in the form in which pricing looks them up."""
         n = len(self.apart)
         active = np.flatnonzero(prices.extra > 0)
         if not len(active):
@@ -541,7 +541,7 @@ class Pool:
         reduced = self._reduced_at(prices)
         reduced[self._best] = -np.inf
         order = np.argsort(reduced, kind="stable")
-        for share in COLUMNS_A_RECORD:  # the second where the first finds none
+        for share in COLUMNS_A_RECORD:  # the second where the first finds no partition
             if self._chosen_from(np.sort(order[: max(int(share * len(self.apart)), len(self._best), FEWEST)])):
                 return
 
@@ -577,7 +577,7 @@ class Pool:
         return by_first_member(labels)
 
     def _costs_of(self, rows: NDArray[np.int32]) -> Floats:
-        """SSE of each group: the squared distances of its pairs by its size."""
+        """SSE of each group: the squared distances of its pairs divided by its size."""
         total, held = np.zeros(len(rows)), rows >= 0
         for a, b in combinations(range(rows.shape[1]), 2):
             both = held[:, a] & held[:, b]

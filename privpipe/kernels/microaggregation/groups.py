@@ -3,9 +3,9 @@
 Source: Machanavajjhala et al., l-Diversity, ACM TKDD 1(1), 2007 (distinct); Li, Li, Venkatasubramanian, t-Closeness,
 ICDE 2007, with equal distances.
 
-Groups of k records are made as if each record were a person's only one, and those with fewer than k persons then take
-in the groups nearest to them. Where each person has one record nothing changes. Everything follows from the points,
-the persons and the keyed order of the records.
+Groups of k records are made as if each record belonged to a different person, and those with fewer than k persons are
+then merged with the groups nearest to them. Where each person has one record nothing changes. The result depends only
+on the points, the persons and the keyed order of the records.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _numbered(labels: Ints, groups: int) -> Ints:
 
 
 def restored(labels: Ints, order: Ints) -> Ints:
-    """Labels of arranged records at the places that the records came from.
+    """Labels of arranged records at the original places of the records.
 
     Examples
     --------
@@ -72,18 +72,18 @@ def restored(labels: Ints, order: Ints) -> Ints:
 
 
 ROOM = 1e-9
-"""Sums of shares are rounded: a distance may exceed t by this much."""
+"""A distance may exceed t by this much, since sums of shares are rounded."""
 
 
 class GroupCondition(NamedTuple):
-    """What each group must meet; compiled code takes it unchanged.
+    """The condition that each group must meet; compiled code takes it unchanged.
 
     Parameters
     ----------
     codes : ndarray of int64, shape (n,)
         Sensitive value of each record, 0 .. m - 1; empty: no condition.
     shares : ndarray of float64, shape (m,)
-        Of each value in the whole table.
+        Share of each value in the whole table.
     l : int
         Least number of distinct values in a group.
     t : float
@@ -96,12 +96,12 @@ class GroupCondition(NamedTuple):
     t: float
 
     def of(self, members: Ints) -> GroupCondition:
-        """The same condition on some of the records."""
+        """The same condition for some of the records."""
         return self if not len(self.codes) else self._replace(codes=self.codes[members])
 
 
 def no_condition() -> GroupCondition:
-    """Every group will do."""
+    """The condition that every group meets."""
     return GroupCondition(np.empty(0, np.int64), np.empty(0, np.float64), 0, np.inf)
 
 
@@ -136,7 +136,7 @@ def value_counts(labels: Ints, groups: int, codes: Ints, values: int) -> Ints:
 
 
 def merged_groups(points: Floats, labels: Ints, condition: GroupCondition) -> Ints | None:
-    """Merge the group that misses the condition most with the group of nearest centroid, until none misses it.
+    """Merge the group that fails the condition by most with the group of nearest centroid, until none fails it.
 
     Parameters
     ----------
@@ -148,7 +148,7 @@ def merged_groups(points: Floats, labels: Ints, condition: GroupCondition) -> In
     Returns
     -------
     ndarray of int64, shape (n,), or None
-        Group numbers, with gaps; None where all the records together miss the condition.
+        Group numbers, with gaps; None where all the records together fail the condition.
 
     Examples
     --------
@@ -222,9 +222,9 @@ def _merge(points: Floats, labels: Ints, condition: GroupCondition) -> tuple[Int
 
 
 def groups_of_persons(points: Floats, labels: Ints, persons: Ints, k: int) -> Ints | None:
-    """Groups of at least k persons: one of fewer takes in the group of nearest centroid until it has them.
+    """Groups of at least k persons: a smaller one is merged with the group of nearest centroid until it has k.
 
-    The group of the fewest persons is served first. Of equally near groups it takes the next by number.
+    The group with the fewest persons comes first. Of equally near groups it takes the next by number.
 
     Parameters
     ----------
@@ -239,7 +239,7 @@ def groups_of_persons(points: Floats, labels: Ints, persons: Ints, k: int) -> In
     Returns
     -------
     ndarray of int64, shape (n,), or None
-        Group numbers, with gaps; None where all the records together are of fewer persons.
+        Group numbers, with gaps; None where all the records together belong to fewer than k persons.
 
     Examples
     --------
@@ -279,7 +279,7 @@ def _chained(labels: Ints, groups: int) -> tuple[Ints, Ints, Ints]:
 
 @njit(nogil=True, cache=True)
 def _met(start: int, following: Ints, persons: Ints, seen: Ints, mark: int) -> int:
-    """How many persons of a chain do not bear the mark yet; from now on they do."""
+    """Mark the persons of a chain; how many of them were not marked before."""
     new, i = 0, start
     while i >= 0:
         if seen[persons[i]] != mark:
@@ -316,7 +316,7 @@ def _taken_in(points: Floats, labels: Ints, persons: Ints, people: int, k: int) 
     seen, distinct = np.full(people, -1, np.int64), np.zeros(groups, np.int64)
     for g in range(groups):
         distinct[g] = _met(first[g], following, persons, seen, g)
-    # What is taken in drops out of the ring.
+    # A merged group is removed from the ring.
     after, before = (np.arange(groups) + 1) % groups, (np.arange(groups) - 1) % groups
     gone = np.zeros(groups, np.bool_)
     for g in np.argsort(distinct, kind="mergesort"):
@@ -341,7 +341,7 @@ def _taken_in(points: Floats, labels: Ints, persons: Ints, people: int, k: int) 
 
 
 def held_by_persons(drawn: Ints, centroids: Floats, persons: Ints, k: int) -> Ints | None:
-    """Hand the holders of each group that are fewer than k persons to the nearest one with holders, the fewest first.
+    """Move the holders of each group with fewer than k persons to the nearest group with holders, the fewest first.
 
     Parameters
     ----------
@@ -354,7 +354,7 @@ def held_by_persons(drawn: Ints, centroids: Floats, persons: Ints, k: int) -> In
     Returns
     -------
     ndarray of int64, shape (n,), or None
-        None where all the holders together are fewer persons.
+        None where all the holders together are fewer than k persons.
 
     Examples
     --------

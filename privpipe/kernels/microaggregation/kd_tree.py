@@ -1,4 +1,4 @@
-"""A tree of cuts that sends records to blocks of near ones: a record's block is a function of its values."""
+"""A tree of cuts that assigns records to blocks of near ones: a record's block is a function of its values."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class BlockTree:
         )
 
     def names(self) -> tuple[str, ...]:
-        """The way to each block from the root, 0 for left and 1 for right: what a block's key is derived from."""
+        """The path to each block from the root, 0 for left and 1 for right; a block's key is derived from it."""
         found = dict(self._ways())
         return tuple(found[block] for block in range(self.blocks))
 
@@ -93,7 +93,7 @@ class BlockTree:
         Raises
         ------
         UsageError
-            Not a tree: a way down it may never end, or leave it.
+            Not a tree: a path down may never end, or lead outside.
 
         Examples
         --------
@@ -110,7 +110,7 @@ class BlockTree:
         nodes = len(found.columns)
         whole = len(found.thresholds) == nodes and min(found.columns, default=0) >= 0
         if not whole or sorted(found.left + found.right) != [*range(-1 - nodes if nodes else 0, 0), *range(1, nodes)]:
-            raise UsageError(f"the plan holds a tree of {nodes} cuts that is none: make a new plan")
+            raise UsageError(f"the plan contains an invalid tree of {nodes} cuts: make a new plan")
         return found
 
 
@@ -127,7 +127,7 @@ def learn_tree(
 
     A node takes its column of largest variance (the first of equal ones) and cuts between the two values nearest
     to the weighted median that leave k records on either side (the lower of equally near ones); where a column
-    offers no such place, the next. Depends on the multiset of the points alone: variances are compared exactly,
+    has no such place, the next column. Depends only on the multiset of the points: variances are compared exactly,
     on a grid of the node's range.
 
     Parameters
@@ -139,12 +139,12 @@ def learn_tree(
     block : int
         Largest weight of a block, at least 2k for cuts to be found.
     weights : ndarray of int64, shape (n,), optional
-        Records that a point stands for, such as the size of a group whose mean it is. Default: 1 each.
+        Records that a point represents, such as the size of a group whose mean it is. Default: 1 each.
     shift : int
-        The first so many levels cut at the quarter instead of the median, to move the borders of a later pass.
+        Number of top levels that cut at the quarter instead of the median, to move the borders of a later pass.
     shell : bool
         Cut off the `block` records farthest from the origin first, as one block. Where tails are heavy they hold most
-        of the variance, and cuts at medians would deal them out to blocks of near records.
+        of the variance, and cuts at medians would distribute them over blocks of near records.
 
     Examples
     --------
@@ -194,13 +194,13 @@ def _cut(columns: Floats, counts: Ints, k: int, quarters: int) -> tuple[int, flo
         if total == len(counts):
             values, below = np.sort(columns[column]), np.arange(1, total + 1)
         else:
-            order = np.argsort(columns[column])  # the order of equal values is of no account
+            order = np.argsort(columns[column])  # the order of equal values does not matter
             values, below = columns[column][order], np.cumsum(counts[order])
         ends = np.flatnonzero(values[1:] != values[:-1])
         ends = ends[(below[ends] >= k) & (total - below[ends] >= k)]
         if len(ends):
             nearest = ends[np.argmin(np.abs(4 * below[ends] - quarters * total))]
-            return column, float(values[nearest]) + 0.0  # of -0.0 and 0.0, the sort would choose
+            return column, float(values[nearest]) + 0.0  # otherwise the sort would choose between -0.0 and 0.0
     return None
 
 
@@ -219,7 +219,7 @@ def with_distance(points: Floats) -> Floats:
 
 
 def _outer(apart: Floats, counts: Ints, k: int, block: int) -> float | None:
-    """The distance beyond which lie about `block` records, k or more on either side; None where there is none."""
+    """The distance beyond which there are about `block` records, k or more on either side; None where there is none."""
     order = np.argsort(apart)
     values, below = apart[order], np.cumsum(counts[order])
     total = int(below[-1])

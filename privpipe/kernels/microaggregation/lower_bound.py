@@ -2,11 +2,11 @@
 
 The cheapest partition among many groups, which hold each record once, is a set partitioning. Its relaxation over the
 groups known so far gives every record a price; groups below their members' prices are added until there are none.
-Triples of records that the relaxation shares out by halves are cut off (subset-row cuts). Any prices give a bound: what
-groups cost less than them, found by exact pricing, is taken off the prices of their members.
+Triples of records that the relaxation splits by halves are cut off (subset-row cuts). Any prices give a bound: where
+exact pricing finds groups below their prices, the difference is subtracted from the prices of their members.
 
-The relaxation also shows which groups of different runs and times go together; it is integral except for a few
-regions, which a short search puts in order.
+The relaxation also shows which groups of different runs and steps fit together; it is integral except for a few
+regions, which a short search resolves.
 
 Sources: Aloise, Hansen, Rocha, Santi, Column generation bounds for numerical microaggregation, Journal of Global
 Optimization 60, 2014; Jepsen, Petersen, Spoorendonk, Pisinger, Operations Research 56(2), 2008, for the cuts.
@@ -52,21 +52,21 @@ __all__ = [
 
 
 LARGEST_K, ROUNDED, AGAIN = 20, 2, 10
-"""k above which relaxations take too long; how many are rounded; steps a record of the search on from each."""
+"""k above which relaxations take too long; how many are rounded; search steps per record from each of these."""
 
 FEW_RUNS_K, RUNS = 5, (2, 4)
-"""k up to which two runs of the search agree well enough by default; runs up to there, and above."""
+"""k up to which two runs of the search agree well enough by default; number of runs up to this k, and above."""
 
 
 def rounded_search(pool: Pool, points: Floats, stream: Stream | None) -> None:
-    """Round the last relaxation of a pool, descend and search on from there; the pool keeps what comes out.
+    """Round the last relaxation of a pool, then descend and search from there; the pool keeps the result.
 
     Parameters
     ----------
     pool : Pool
     points : ndarray of float64, shape (n, s)
     stream : Stream, optional
-        Draws of the search; without it, only descend.
+        Draws of the search; without it, only descent.
 
     Examples
     --------
@@ -98,7 +98,7 @@ def recombined_search(
     iterations: int | None = None,
     condition: GroupCondition = ANYTHING,
 ) -> Ints:
-    """As `search`; a warm one over up to 2,000 records goes on from what its runs came across, put together.
+    """As `search`; a warm search over up to 2,000 records continues from the combined groups of its runs.
 
     Two runs; four with k above 5 and the default number of steps, where the better of two still depends on the seed.
 
@@ -137,22 +137,22 @@ def recombined_search(
 
 
 PROVED, PROVED_K = 2_000, 5
-"""Records of a block, and k, up to which a bound is looked for."""
+"""Largest number of records of a block, and largest k, for which a bound is computed."""
 
 REMEMBERED = 16
 
 MOST_PROVED = REMEMBERED * PROVED
-"""Records whose proofs are brought together, at most."""
+"""Most records whose proofs are combined."""
 
 ROUNDS, LAST_ROUNDS, NEAR_ENOUGH, TINY = 40, 6, 2e-4, 1e-9
 SETTLED, STALLED, FEW_CUTS = 0.01, 1e-4, 0.03
-"""Groups a record that a round adds, share by which the relaxation falls, and cuts a record, that end a stretch."""
+"""Groups per record that a round adds, relative fall of the relaxation, and cuts per record at which a phase ends."""
 
 PROVABLE, KEPT_OF_FEW = 200, 200
-"""Records up to which groups above their prices are looked for too, in case the best ones are made of them."""
+"""Records up to which groups above their prices are added, since the best partition may use them; most per medoid."""
 
 KEPT_OF_EACH, GLANCE, LOOKED_AT = 6, 20_000, 4_000_000
-"""Groups kept of each medoid and size in a round; candidates looked at for them, at first and for the bound."""
+"""Groups kept per medoid and size in a round; candidates examined for them, at first and for the bound."""
 
 
 class Proof(NamedTuple):
@@ -162,7 +162,7 @@ class Proof(NamedTuple):
     ----------
     labels : ndarray of int64, shape (n,)
     bound : float
-        Of the SSE, at least 0.
+        Lower bound of the SSE, at least 0.
     """
 
     labels: Ints
@@ -170,7 +170,7 @@ class Proof(NamedTuple):
 
 
 def provable(n: int, k: int) -> bool:
-    """Whether a bound is looked for over so many records.
+    """Whether a bound is computed for n records.
 
     Examples
     --------
@@ -192,9 +192,9 @@ def proved_search(
     *,
     iterations: int | None = None,
 ) -> Proof:
-    """`searched`, then `proved_groups` over all that the search came across.
+    """`searched`, then `proved_groups` over all groups that the search found.
 
-    The last few are remembered: who records the bound asks again for what a block was made of.
+    The last few results are cached, since recording the bound requires the same block a second time.
 
     Examples
     --------
@@ -202,15 +202,15 @@ def proved_search(
     >>> proved_search(points, np.array([0, 0, 0, 1, 1, 1]), 3, Stream(bytes(16))).labels.tolist()
     [0, 0, 1, 0, 1, 1]
     """
-    asked = hashlib.sha256(repr((points.shape, k, iterations, [int(word) for word in stream.key_words])).encode())
-    asked.update(np.ascontiguousarray(points).tobytes() + np.ascontiguousarray(labels).tobytes())
+    request = hashlib.sha256(repr((points.shape, k, iterations, [int(word) for word in stream.key_words])).encode())
+    request.update(np.ascontiguousarray(points).tobytes() + np.ascontiguousarray(labels).tobytes())
     with _lock:
-        known = _proofs.get(asked.digest())
+        known = _proofs.get(request.digest())
     if known is None:
         found, groups = searched(points, labels, k, stream, iterations=iterations)
         known = proved_groups(points, found, k, known=groups, stream=stream.child("rounded"))
         with _lock:
-            _proofs[asked.digest()] = known
+            _proofs[request.digest()] = known
             while len(_proofs) > REMEMBERED:
                 _proofs.popitem(last=False)
     return known
@@ -238,9 +238,9 @@ def proved_groups(
     known : sequence of ndarray of int32, shape (groups, 2k - 1)
         Further groups to choose from: members, -1 after the last.
     stream : Stream, optional
-        Draws of a short search on from the rounded relaxation; without it, that is only descended from.
+        Draws of a short search from the rounded relaxation; without it, only descent from there.
     looked_at : int
-        Most candidates that pricing looks at around one record, never seconds: where it runs out, the bound is lower.
+        Most candidates that pricing examines around one record, not a time: where this runs out, the bound is lower.
 
     Examples
     --------
@@ -259,7 +259,7 @@ def proved_groups(
     if where is None:
         return Proof(pool.labels(), 0.0)
     rounded_search(pool, points, stream)
-    # Rounded and searched on, the relaxation of larger tables is mostly nearer than an integer program would come.
+    # For larger tables, rounding and searching usually gets closer to the relaxation than an integer program would.
     if len(points) <= PROVABLE or pool.best_cost - where.total > GAP * pool.best_cost:
         pool.recombine(where)
     bound = _bound(pool, where, looked_at)
@@ -270,7 +270,7 @@ def proved_groups(
 
 
 def _settled(pool: Pool, looked_at: int) -> Prices | None:
-    """Prices at which a short look finds few groups that are too cheap, and no triple is shared out by halves."""
+    """Prices at which a short pricing finds few groups that are too cheap, and no triple is split by halves."""
     where, last = None, np.inf
     for _ in range(ROUNDS):
         prices = pool.relaxed()
@@ -288,7 +288,7 @@ def _settled(pool: Pool, looked_at: int) -> Prices | None:
 
 
 def _bound(pool: Pool, where: Prices, looked_at: int) -> float:
-    """The best bound that prices give when every group is looked at, after a few rounds of adding what was missed."""
+    """The best bound from prices when every group is examined, after a few rounds of adding missed groups."""
     bound = 0.0
     for _ in range(LAST_ROUNDS):
         value, added = _priced(pool, where, looked_at)
@@ -301,14 +301,14 @@ def _bound(pool: Pool, where: Prices, looked_at: int) -> float:
 
 
 def _between(left: Prices, right: Prices) -> Prices:
-    """Prices half way, at which fewer groups are found that the next prices make dear again."""
+    """Prices half way, at which fewer groups are found that become too expensive at the next prices."""
     extra = np.zeros(len(right.extra))
     extra[: len(left.extra)] = left.extra
     return Prices((left.records + right.records) / 2.0, (extra + right.extra) / 2.0, right.total)
 
 
 def _priced(pool: Pool, prices: Prices, looked_at: int, above: float = 0.0) -> tuple[float, int]:
-    """The bound that prices give, and how many groups below them, or not so far above, are new to the pool."""
+    """The bound from prices, and how many groups below them, or at most `above` above, are new to the pool."""
     n, k = len(prices.records), pool.k
     scale = pool.best_cost / n
     cuts = pool.cuts(prices)
@@ -321,8 +321,8 @@ def _priced(pool: Pool, prices: Prices, looked_at: int, above: float = 0.0) -> t
             pool.apart, prices.records, size, cuts, (TINY * scale - above, looked_at, keep), found
         )
         added += pool.add(found.members[:written])
-    # A group below its prices holds k or more records, each of which gives up a k-th of the least found around it; a
-    # medoid not seen to the end gives up all of it. What rounding and `TINY` may hide goes off at the end.
+    # A group below its prices holds k or more records, each of which is reduced by a k-th of the least found around it;
+    # a medoid not fully examined by all of it. What rounding and `TINY` may hide is subtracted at the end.
     value = prices.records.sum() - prices.extra.sum() + least.sum() / k + unseen.sum()
     margin = 2.0 * TINY * pool.best_cost + 1e-12 * (np.abs(prices.records).sum() + prices.extra.sum())
     return float(value - margin), added

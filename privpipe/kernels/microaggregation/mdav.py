@@ -1,7 +1,7 @@
 """MDAV and V-MDAV: groups grown from the records farthest from the centre, of k records or of a variable size.
 
-Where many records are equal, distances are taken to the distinct points (`mdav_of_ties`). The groups are the same:
-records at one point leave in the order of their rows, and sums run over the same records in the same order.
+Where many records are equal, distances are computed to the distinct points (`mdav_of_ties`). The groups are the same:
+records at one point are removed in the order of their rows, and sums run over the same records in the same order.
 
 Sources: Domingo-Ferrer, Torra, Ordinal, continuous and heterogeneous k-anonymity through microaggregation, Data Mining
 and Knowledge Discovery 11, 2005 (generic form); Solanas, Martinez-Balleste, V-MDAV: a multivariate microaggregation
@@ -32,7 +32,7 @@ __all__ = ["distinct_points", "mdav_groups", "mdav_of_ties", "v_mdav_groups"]
 U = np.uint64
 RECOMPUTED_EVERY = 1000
 TIED = 2
-"""Records a point, on average, from which distances to the distinct points cost less."""
+"""Average number of records per point from which on distances to the distinct points cost less."""
 
 
 def mdav_groups(points: Floats, k: int) -> Ints:
@@ -84,9 +84,9 @@ def _remove(
     labels: Ints,
     label: int,
 ) -> int:
-    """Label the rows at these places and swap them behind the live ones; returns how many live on."""
+    """Label the rows at these places and swap them behind the remaining ones; returns how many remain."""
     sort_integers(gone, len(gone))
-    for at in range(len(gone) - 1, -1, -1):  # from the end, so that no row still to go is moved
+    for at in range(len(gone) - 1, -1, -1):  # from the end, so that no row still to be removed is moved
         place = gone[at]
         labels[names[place]] = label
         count -= 1
@@ -183,7 +183,7 @@ def distinct_points(points: Floats, most: int) -> tuple[Ints, Ints]:
 
 @njit(nogil=True, cache=True)
 def _by_point(codes: Ints, count: int) -> tuple[Ints, Ints]:
-    """Records by point, each point's in their order, and where each point's begin."""
+    """Records by point, in their order within a point, and where the records of each point begin."""
     starts = np.zeros(count + 1, np.int64)
     for code in codes:
         starts[code + 1] += 1
@@ -206,11 +206,11 @@ def _sums(points: Floats, names: Ints, out: Floats) -> None:
 
 @njit(nogil=True, cache=True)
 def _leave(points: Floats, names: Ints, places: Ints, count: int, gone: Ints, sums: Floats) -> int:
-    """Swap these records behind those left, in whose order sums run; returns how many are left."""
+    """Swap these records behind the remaining ones, in whose order sums run; returns how many remain."""
     for at in range(len(gone)):
         gone[at] = places[gone[at]]
     sort_integers(gone, len(gone))
-    for at in range(len(gone) - 1, -1, -1):  # from the end, so that no record still to go is moved
+    for at in range(len(gone) - 1, -1, -1):  # from the end, so that no record still to be removed is moved
         place = gone[at]
         count -= 1
         for j in range(len(sums)):
@@ -231,7 +231,7 @@ def _among(place: int, places: Ints) -> bool:
 
 @njit(nogil=True, cache=True)
 def _nearest_left(points: Ints, distances: Floats, records: Ints, heads: Ints, stops: Ints) -> int:
-    """Of some points, the nearest that has a record left; among equals, that of the first record."""
+    """The nearest of some points with a remaining record; among equals, that of the first record."""
     best = -1
     for place in points:
         if heads[place] < stops[place] and (
@@ -257,10 +257,10 @@ def mdav_of_ties(points: Floats, codes: Ints, firsts: Ints, k: int, recomputed_e
     """
     n, s = points.shape
     records, starts = _by_point(codes, len(firsts))
-    heads, stops = starts[:-1].copy(), starts[1:].copy()  # records of each point that are left
+    heads, stops = starts[:-1].copy(), starts[1:].copy()  # remaining records of each point
     columns = np.ascontiguousarray(points[firsts].T)
-    live = len(firsts)  # points with a record left stay in front
-    leaders, homes = firsts.copy(), np.zeros(n, np.int64)  # the first record left at each point, and its point
+    live = len(firsts)  # points with a remaining record stay in front
+    leaders, homes = firsts.copy(), np.zeros(n, np.int64)  # the first remaining record of each point, and its point
     homes[leaders] = np.arange(live)
     labels, names, places = np.zeros(n, np.int64), np.arange(n), np.arange(n)
     distances, ends = np.empty(live, np.float64), np.empty((2, live // PART + 1), np.float64)
@@ -281,11 +281,11 @@ def mdav_of_ties(points: Floats, codes: Ints, firsts: Ints, k: int, recomputed_e
                 if not (pairs and places[second] < count):  # it may have gone with the first
                     break
                 parts_of(columns, live, points[second], distances, ends)
-            # The record itself, and its nearest: these are at the points whose first records are the nearest.
+            # The record and its nearest ones: these are at the points whose first records are nearest.
             start = second if half == 1 else first
             home = homes[start]
             found = nearest_parts(distances, leaders, live, min(k, live), np.int64(-1), heap, ends)
-            if not _among(home, heap[:found]):  # points apart by less than a square can resolve
+            if not _among(home, heap[:found]):  # points closer than a square can resolve
                 heap[found] = home
                 found += 1
             gone[0] = start
@@ -297,7 +297,7 @@ def mdav_of_ties(points: Floats, codes: Ints, firsts: Ints, k: int, recomputed_e
                 heads[best] += 1
                 labels[gone[at]] = label
             sort_integers(heap, found)
-            for at in range(found - 1, -1, -1):  # from the end, so that no point still to look at is moved
+            for at in range(found - 1, -1, -1):  # from the end, so that no point still to be visited is moved
                 place = heap[at]
                 if heads[place] == stops[place]:
                     live -= 1
@@ -318,7 +318,7 @@ def mdav_of_ties(points: Floats, codes: Ints, firsts: Ints, k: int, recomputed_e
 
 
 def v_mdav_groups(points: Floats, k: int, gamma: float = 0.2) -> Ints:
-    """Partition records into groups of k .. 2k - 1, but for the last few, who join the nearest group.
+    """Partition records into groups of k .. 2k - 1; the last few join the nearest group.
 
     Parameters
     ----------
@@ -358,7 +358,7 @@ def _take(
     inside: Floats,
     labels: Ints,
 ) -> int:
-    """Label the record at a place and put the last live one there; returns how many live on."""
+    """Label the record at a place and move the last remaining one there; returns how many remain."""
     labels[names[place]] = label
     count -= 1
     for j in range(len(columns)):
@@ -435,7 +435,7 @@ def _v_mdav(columns: Floats, k: int, gamma: float) -> Ints:
 
 @njit(nogil=True, cache=True)
 def _join_nearest(columns: Floats, left: Ints, groups: int, labels: Ints) -> None:
-    """The last records, fewer than k, go to the group of nearest centroid, as the centroids stand before them."""
+    """The last records, fewer than k, join the group of nearest centroid, with the centroids before they join."""
     s, n = columns.shape
     sums, sizes = np.zeros((s, groups), np.float64), np.zeros(groups, np.int64)
     outside = np.zeros(n, np.bool_)

@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 PART = 128
-"""Distances whose least and greatest are known when they are worked out, so that few are looked at one by one."""
+"""Distances in a part; the least and greatest of a part are stored, so that few distances are examined one by one."""
 
 
 @njit(nogil=True, cache=True)
@@ -122,7 +122,7 @@ def nearest(
     heap: Ints,
 ) -> int:
     """Write the places of the `wanted` smallest of `count` distances into `heap`, in no order; how many there are."""
-    zero = np.int64(0)  # a literal would be another type and be compiled once more
+    zero = np.int64(0)  # a literal would have another type and be compiled a second time
     found: int = offer(distances, names, zero, count, wanted, np.int64(left_out), heap, zero)
     return found
 
@@ -158,7 +158,7 @@ def parts_of(
             for i in range(len(inside)):
                 difference = column[i] - x
                 inside[i] += difference * difference
-        bits = inside.view(np.int64)  # numbers from 0 on are ordered as their bits, which are compared in vectors
+        bits = inside.view(np.int64)  # non-negative numbers have the order of their bits, which are compared in vectors
         low, high = bits[0], bits[0]
         for i in range(len(bits)):
             value = bits[i]
@@ -176,7 +176,7 @@ def _first_named(
     count: int,
     ends: Floats,
 ) -> int:
-    """Place of the smallest name at this distance, which ends a part."""
+    """Place of the smallest number at this distance, which is an extreme of a part."""
     best = np.int64(len(places))
     for part in range((count + PART - 1) // PART):
         if ends[part] == wanted:
@@ -196,7 +196,7 @@ def farthest_part(
     count: int,
     ends: Floats,
 ) -> int:
-    """As `farthest`, from what `parts_of` found; count >= 1, and `places` are those of the names."""
+    """As `farthest`, from the result of `parts_of`; count >= 1, and `places` are those of the names."""
     most = ends[1, 0]
     for part in range((count + PART - 1) // PART):
         most = max(most, ends[1, part])
@@ -211,7 +211,7 @@ def nearest_part(
     count: int,
     ends: Floats,
 ) -> int:
-    """Place of the least distance, among equals of the smallest name; see `farthest_part`."""
+    """Place of the least distance, among equals the one with the smallest name; see `farthest_part`."""
     least = ends[0, 0]
     for part in range((count + PART - 1) // PART):
         least = min(least, ends[0, part])
@@ -228,7 +228,7 @@ def nearest_parts(
     heap: Ints,
     ends: Floats,
 ) -> int:
-    """As `nearest`, from what `parts_of` found."""
+    """As `nearest`, from the result of `parts_of`."""
     found = 0
     for part in range((count + PART - 1) // PART):
         if found == wanted and (wanted == 0 or ends[0, part] > distances[heap[0]]):

@@ -1,6 +1,6 @@
 """New groups inside one neighbourhood, and moves and swaps between them, by look-ups in a table of inner products.
 
-Rows have room up to whole vector registers; what is beyond the records there is not used.
+Rows are padded to whole vector registers; entries beyond the records are not used.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ U = np.uint64
 
 @njit(nogil=True, cache=True)
 def padded(m: int) -> int:
-    """Room for so many records and a few more, in whole vector registers: rows have it, and what stands there is moot.
+    """Length of a row for m records, padded to whole vector registers; the padding is not used.
 
     Examples
     --------
@@ -55,7 +55,7 @@ def inner_products(
         first, last, row = U(i // LANES * LANES), U(stop), gram[i]
         for u in range(first, last):
             row[u] = 0.0
-        for j in range(0, s - 1, 2):  # two columns at a time spare memory
+        for j in range(0, s - 1, 2):  # two columns at a time save memory traffic
             column, other, x, y = local[j], local[j + 1], local[j, i], local[j + 1, i]
             for u in range(first, last):
                 row[u] = (row[u] + x * column[u]) + y * other[u]
@@ -81,7 +81,7 @@ def grow(
     """New groups of the freed records: labels, sizes, and dots[g, i], the product of a group's sum and a record."""
     m = len(labels)
     stop = padded(m)
-    # `rest`: products with the sum of those left, 0 at the start
+    # `rest`: products with the sum of the remaining ones, 0 at the start
     left, rest, near = np.arange(m), np.zeros(stop, np.float64), np.empty(stop, np.float64)
     diagonal = np.zeros(stop, np.float64)
     for i in range(m):
@@ -141,7 +141,7 @@ def _give_out(
     sizes: Ints,
     dots: Floats,
 ) -> None:
-    """Each record left goes to the group whose SSE grows least, of those that stay below 2k."""
+    """Each remaining record goes to the group whose SSE grows least, among those that stay below 2k."""
     squares = np.empty(t, np.float64)
     for i in left:
         labels[i] = -1
@@ -168,8 +168,8 @@ PASSES = 100
 
 
 class Inside(NamedTuple):
-    """What is known of each freed record: its square, its product with the sum of its group and the size of that; of
-    those it may swap with, their products with the sum of a group, and what the swap adds to the SSE.
+    """For each freed record: its square, its product with the sum of its group, and the size of that; for records it
+    may swap with: their products with the sum of a group, and the SSE that the swap adds.
     """
 
     diagonal: Floats
@@ -261,7 +261,7 @@ def _renew(
     dots: Floats,
     room: Inside,
 ) -> None:
-    """What members of two groups have changed in: the product with the sum of their group, and its size."""
+    """Update the members of two groups: the product with the sum of their group, and its size."""
     of_a, of_b, own, size_of = dots[a], dots[b], room.own, room.size_of
     size_a, size_b = float(sizes[a]), float(sizes[b])
     for u in range(U(0), U(padded(m))):
@@ -271,7 +271,7 @@ def _renew(
 
 @njit(nogil=True, cache=True)
 def _add_squares(m: int, labels: Ints, own: Floats, squares: Floats, stale: Bools) -> None:
-    """The squares of the sums of those groups that changed."""
+    """The squares of the sums of the groups that changed."""
     for g in range(len(squares)):
         if stale[g]:
             squares[g] = 0.0

@@ -1,12 +1,12 @@
-"""Groups made tighter by rebuilding neighbourhoods of them under a budget of steps, with simulated annealing.
+"""Refinement of groups by rebuilding neighbourhoods of them under a budget of steps, with simulated annealing.
 
 Source of the cooling: Kirkpatrick, Gelatt, Vecchi, Optimization by simulated annealing, Science 220, 1983. Draws and
-cooling are sums, products and halvings, no library functions, which round differently from machine to machine.
+cooling use sums, products and halvings, no library functions, which round differently from machine to machine.
 
-A step frees the records of a few neighbouring groups, grows new groups of them, descends inside, and keeps what came
-out if its SSE is smaller, or not so much larger while the search is warm. Inner products of the freed records are
-taken once, so that every later sum is a look-up. Draws belong to the number of the step, and the budget is not a time:
-the groups are a function of records, order and key.
+A step frees the records of a few neighbouring groups, grows new groups from them, descends inside, and keeps the result
+if its SSE is smaller, or only slightly larger while the search is warm. Inner products of the freed records are
+computed once, so that every later sum is a look-up. Draws belong to the number of the step, and the budget is not a
+time: the groups are a function of records, order and key.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ __all__ = ["FEWEST_STEPS", "Cooling", "allowed_rise", "cooling_of", "nearest_fir
 U = np.uint64
 FRACTION = 1 << 40
 HALVINGS, WARM = 9, 0.95
-"""How often heat halves on the way, and the share of the steps after which nothing is allowed."""
+"""How often the heat is halved, and the share of the steps after which no rise is allowed."""
 
 FEWEST_STEPS = 20
-"""Steps a record from which on it is worth to begin warm; with fewer, every step must gain."""
+"""Steps per record from which on a warm start pays off; with fewer, every step must lower the SSE."""
 
 
 class Cooling(NamedTuple):
@@ -48,9 +48,9 @@ class Cooling(NamedTuple):
     ----------
     iterations : int
     heat : float
-        Of the first step: what a step may add to the SSE, on average.
+        Heat of the first step: the average rise of the SSE that a step may cause.
     stretch : int
-        Steps in which heat halves; 0: it is none.
+        Steps in which the heat is halved; 0: there is no heat.
     """
 
     iterations: int
@@ -59,7 +59,7 @@ class Cooling(NamedTuple):
 
 
 def cooling_of(iterations: int, records: int, group_loss: float) -> Cooling:
-    """Begin with the mean loss of a group, halve it so often; few steps begin cold.
+    """Start with the mean loss of a group and halve it `HALVINGS` times; a search of few steps starts cold.
 
     Examples
     --------
@@ -73,7 +73,7 @@ def cooling_of(iterations: int, records: int, group_loss: float) -> Cooling:
 
 @njit(nogil=True, cache=True)
 def allowed_rise(key: tuple[U, U], step: int, cooling: Cooling) -> float:
-    """What this step may add to the SSE: heat times a draw, near exponential, of word 3 of the step.
+    """The rise of the SSE that this step may cause: heat times a nearly exponential draw from word 3 of the step.
 
     Parameters
     ----------
@@ -96,19 +96,19 @@ def allowed_rise(key: tuple[U, U], step: int, cooling: Cooling) -> float:
     heat = cooling.heat
     for _ in range(step // cooling.stretch):
         heat *= 0.5
-    # Linear within each halving, instead of stepwise.
+    # Linear within each halving, not stepwise.
     heat *= 1.0 - 0.5 * (step % cooling.stretch) / cooling.stretch
     allowed: float = 0.6931471805599453 * heat * (rise + 2.0 * (1.0 - share))
     return allowed
 
 
 FEWEST, MOST = 2, 6
-"""Groups of a neighbourhood."""
+"""Least and most groups of a neighbourhood."""
 
 
 @njit(nogil=True, cache=True)
 def nearest_first(points: Floats, around: NDArray[np.int32]) -> NDArray[np.int32]:
-    """The neighbours of each record, nearest first; ties by row, in which they come."""
+    """The neighbours of each record, nearest first; ties by row, the order in which they come."""
     out = np.empty_like(around)
     apart = np.empty(around.shape[1], np.float64)
     for i in range(len(around)):
@@ -142,14 +142,14 @@ def _neighbourhood(
     around: NDArray[np.int32],
     chosen: Ints,
 ) -> int:
-    """Write a few groups that lie together into `chosen`; how many. Each neighbour is skipped with odds 1 to 3."""
+    """Write a few neighbouring groups into `chosen`; how many. Each neighbour is skipped with odds 1 to 3."""
     first = _bounded(k0, k1, step, 0, len(labels))
     wanted = FEWEST + _bounded(k0, k1, step, 1, MOST - FEWEST + 1)
     chosen[0] = labels[first]
     count = 1
     coins, left, word = U(0), 0, 4
     for other in around[first]:
-        if left == 0:  # two bits a neighbour
+        if left == 0:  # two bits per neighbour
             coins, left = word_of_2(k0, k1, U(step), U(word)), 32
             word += 1
         skipped = (coins & U(3)) == U(0)
@@ -169,9 +169,9 @@ def _neighbourhood(
 
 @njit(nogil=True, cache=True)
 def _spread_between(labels: Ints, m: int, gram: Floats) -> float:
-    """Sum over groups of |sum of members|^2 / size: what the SSE is short of the sum of squares.
+    """Sum over groups of |sum of members|^2 / size: the sum of squares minus the SSE.
 
-    The members of a group stand side by side.
+    The members of a group are contiguous.
     """
     total, first = 0.0, 0
     while first < m:
@@ -217,7 +217,7 @@ def _list_members(
     members: Ints,
     labels: Ints,
 ) -> None:
-    """Write the members of some groups, and the place of each one's group among them."""
+    """Write the members of some groups, and the place of each member's group among these."""
     at = 0
     for g in range(len(chosen)):
         i = heads[chosen[g]]
@@ -229,7 +229,7 @@ def _list_members(
 
 @njit(nogil=True, cache=True)
 def _how_many(k0: U, k1: U, step: int, m: int, k: int, before: int) -> int:
-    """Groups to build of m records: as many as can be, one fewer, or as before; none exceeds 2k - 1."""
+    """Groups to build from m records: as many as possible, one fewer, or as before; none exceeds 2k - 1."""
     t = m // k
     drawn = _bounded(k0, k1, step, 2, 10)
     if drawn < 3:
@@ -262,7 +262,7 @@ def search_groups(
     condition: GroupCondition,
     pool: NDArray[np.int32],
 ) -> tuple[Ints, int]:
-    """The groups after so many steps; their SSE may be higher than that of the given ones where the search is warm.
+    """The groups after all steps; their SSE may be higher than that of the given ones where the search is warm.
 
     Parameters
     ----------
@@ -272,13 +272,13 @@ def search_groups(
     around : ndarray of int32, shape (n, m)
         Neighbours, nearest first.
     cooling : Cooling
-        How many steps, and what they may add to the SSE on the way.
+        Number of steps, and the rise of the SSE that they may cause.
     words : tuple of uint64
         The key of the draws.
     condition : GroupCondition
-        Which the given groups meet; those that come out do too.
+        A condition that the given groups meet; the resulting groups meet it too.
     pool : ndarray of int32, shape (room, 2k - 1)
-        Every group that is kept is written here, -1 after its members, from the start again when it is full.
+        Every group that is kept is written here, -1 after its members; when full, writing restarts at the beginning.
 
     Returns
     -------

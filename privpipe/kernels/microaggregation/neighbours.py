@@ -1,10 +1,10 @@
 """The nearest other records of each record, exactly or among those of a few cells.
 
-Records are laid out in cells of near ones, and a cell whose box is farther than the neighbours found so far is passed
-over. In few dimensions that leaves a small share of the distances; in many it costs little.
+Records are arranged in cells of near ones, and a cell whose box is farther than the neighbours found so far is skipped.
+In few dimensions only a small share of the distances is then computed; in many dimensions the test costs little.
 
-For a few neighbours, a wrong guess of the processor costs as much as twenty comparisons, so that candidates are taken
-in, and the distances of the nearest kept, without branches.
+For a few neighbours, a mispredicted branch costs as much as twenty comparisons, so candidates are collected, and the
+distances of the nearest kept, without branches.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def lay_out(points: Floats) -> tuple[Ints, Ints]:
 
 @njit(nogil=True, cache=True)
 def tiles_of(points: Floats, order: Ints, starts: Ints) -> Floats:
-    """The points of each cell by column, side by side, with room up to a multiple of `LANES`."""
+    """The points of each cell by column, contiguous, padded to a multiple of `LANES`."""
     width = 0
     for c in range(len(starts) - 1):
         width = max(width, starts[c + 1] - starts[c])
@@ -98,7 +98,7 @@ def tiles_of(points: Floats, order: Ints, starts: Ints) -> Floats:
 
 @njit(nogil=True, cache=True)
 def look_into(tiles: Floats, cell: int, point: Floats, out: Floats) -> None:
-    """Squared distances to the points of a cell, summed column by column; two columns at a time spare memory."""
+    """Squared distances to the points of a cell, summed column by column; two at a time save memory traffic."""
     s = tiles.shape[1]
     column, x = tiles[cell, 0], point[0]
     for i in range(len(out)):
@@ -117,7 +117,7 @@ def look_into(tiles: Floats, cell: int, point: Floats, out: Floats) -> None:
 
 
 class _Cells(NamedTuple):
-    """Records in an order that puts near ones together, by cell: points, ends of the box, names, where each begins."""
+    """Records in an order that puts near ones together, by cell: points, ends of the box, numbers, starts."""
 
     tiles: Floats
     corners: Floats
@@ -126,7 +126,7 @@ class _Cells(NamedTuple):
 
 
 class _Room(NamedTuple):
-    """What is written again for each record: its point, distances of a cell, the least ones, and the candidates."""
+    """Buffers that are reused for each record: its point, distances of a cell, the least ones, and the candidates."""
 
     point: Floats
     distances: Floats
@@ -162,7 +162,7 @@ def _fill_box_distances(corners: Floats, own: int, out: Floats) -> None:
 
 @njit(nogil=True, cache=True)
 def _box_beyond(corners: Floats, cell: int, point: Floats, reach: float) -> bool:
-    """Whether a box lies farther from a point than `reach`, squared."""
+    """Whether a box is farther from a point than `reach`, squared."""
     total = 0.0
     for j in range(len(point)):
         gap = max(corners[0, cell, j] - point[j], point[j] - corners[1, cell, j], 0.0)
@@ -172,14 +172,14 @@ def _box_beyond(corners: Floats, cell: int, point: Floats, reach: float) -> bool
 
 @njit(nogil=True, cache=True)
 def _keep(least: Floats, distance: float) -> None:
-    """Take a distance into the ascending list of the least ones, whose first entry lies below all."""
+    """Insert a distance into the ascending list of the least ones, whose first entry is below all distances."""
     for p in range(len(least) - 1, 0, -1):
         least[p] = min(least[p], max(least[p - 1], distance))
 
 
 @njit(nogil=True, cache=True)
 def _chosen(distances: Floats, names: Ints, count: int, worst: float, out: Ints) -> None:
-    """Write the names of all candidates nearer than `worst`, then the smallest names of those as far."""
+    """Write the numbers of all candidates nearer than `worst`, then the smallest numbers of those equally far."""
     wanted, nearer = len(out), 0
     for at in range(count):
         if distances[at] < worst:
@@ -207,7 +207,7 @@ def _candidates(
     wanted: int,
     room: _Room,
 ) -> tuple[int, float]:
-    """Write distance and name of all that may be among the nearest; how many, and the distance of the last wanted."""
+    """Write distance and number of all that may be among the nearest; how many, and the distance of the last wanted."""
     tiles, corners, order, starts = all_cells
     point, distances, inside, least, far, names = room
     least[:] = np.inf
@@ -241,7 +241,7 @@ def _candidates(
 
 @njit(nogil=True, cache=True)
 def _write(chosen: Ints, row: NDArray[np.int32]) -> None:
-    """The chosen names in ascending order: each goes to the place that its rank is."""
+    """Write the chosen numbers in ascending order: each goes to the place given by its rank."""
     for a in range(len(chosen)):
         rank = 0
         for b in range(len(chosen)):
@@ -251,7 +251,7 @@ def _write(chosen: Ints, row: NDArray[np.int32]) -> None:
 
 @njit(nogil=True, cache=True)
 def _equals(tiles: Floats, cell: int, at: int, point: Floats, first: int, out: Ints) -> int:
-    """Write the places in a cell, from `first` on, of records at this point; how many there are."""
+    """Write the places of records at this point in a cell, from `first` on; how many there are."""
     count = 0
     for place in range(first, at):
         same = True
@@ -275,14 +275,14 @@ def few_neighbours(points: Floats, order: Ints, starts: Ints, wanted: int, cells
     wanted : int
         1 .. n - 1.
     cells : int
-        Look into so many cells that may hold a neighbour at most, and more only until there are enough records.
+        Most cells to search that may hold a neighbour; more only until there are enough records.
     """
     n, s = points.shape
     tiles = tiles_of(points, order, starts)
     corners = _corners(tiles, starts)
     distances, apart = np.empty(tiles.shape[2], np.float64), np.empty(len(starts) - 1, np.float64)
     inside, equal = np.empty(len(distances), np.int64), np.empty(len(distances), np.int64)
-    # One entry below all, then the least distances; what there is room for beyond the wanted ones is never read.
+    # One entry below all, then the least distances; entries beyond the wanted ones are never read.
     least = np.empty((wanted + LANES - 1) // LANES * LANES + 1, np.float64)
     far, names, done = np.empty(n, np.float64), np.empty(n, np.int64), np.zeros(n, np.bool_)
     chosen, point = np.empty(wanted, np.int64), np.empty(s, np.float64)
@@ -305,7 +305,7 @@ def few_neighbours(points: Floats, order: Ints, starts: Ints, wanted: int, cells
             _write(chosen, out[record])
             if least[1] > 0.0:
                 continue
-            # A record at the same point sees the same, but this record in its own place.
+            # A record at the same point has the same candidates, except for this record instead of itself.
             first = place - starts[own] + 1
             for twin in equal[: _equals(tiles, own, starts[own + 1] - starts[own], point, first, equal)]:
                 other = order[starts[own] + twin]
@@ -333,8 +333,8 @@ def nearest_neighbours(points: Floats, wanted: int, *, cells: int | None = None)
     wanted : int
         Neighbours of each record.
     cells : int, optional
-        Look into so many of the nearest cells only, in half the time; some neighbours then are not the nearest.
-        Default: into all that may hold one.
+        Search only this many of the nearest cells, in half the time; some neighbours then are not the nearest.
+        Default: all cells that may hold one.
 
     Returns
     -------
@@ -392,7 +392,7 @@ def _between_boxes(low: Floats, high: Floats, own: int) -> Floats:
 
 @njit(nogil=True, cache=True)
 def _beyond(low: Floats, high: Floats, point: Floats, reach: float) -> bool:
-    """Whether a box lies farther from a point than `reach`, squared."""
+    """Whether a box is farther from a point than `reach`, squared."""
     total = 0.0
     for j in range(len(point)):
         x = point[j]
@@ -418,7 +418,7 @@ def _look(
         for i in range(len(out)):
             difference = column[i] - at
             out[i] += difference * difference
-    bits = out.view(np.int64)  # numbers from 0 on are ordered as their bits, whose least is found in vectors
+    bits = out.view(np.int64)  # non-negative numbers have the order of their bits, whose minimum is vectorised
     least = bits[0]
     for i in range(len(bits)):
         value = bits[i]

@@ -1,9 +1,8 @@
-"""Groups made tighter: the best groups along a tour, descent by moves and swaps, search over neighbourhoods.
+"""Refinement of groups: the best groups along a tour, descent by moves and swaps, search over neighbourhoods.
 
 Sources: Domingo-Ferrer, Martinez-Balleste, Mateo-Sanz, Sebe, Efficient multivariate data-oriented
-microaggregation, VLDB Journal 15, 2006, for the path; descent and search are ours. Rows come in keyed order:
-records are visited, ties broken and sums added in the order of the rows, and so the groups are a function of the
-records.
+microaggregation, VLDB Journal 15, 2006, for the path; descent and search are our own. Rows come in keyed order:
+records are visited, ties broken and sums added in the order of the rows, so the groups are a function of the records.
 """
 
 from __future__ import annotations
@@ -27,10 +26,10 @@ from privpipe.kernels.microaggregation.univariate import path_ends
 __all__ = ["FEW", "SMALL_K", "descend", "group_sse", "path_step", "search", "search_budget", "searched"]
 
 SMALL_K, FEW = 3, 2_000
-"""Largest k of a search that stays cold, and records of a block up to which it takes more steps."""
+"""Largest k for which the search stays cold, and records of a block up to which it takes more steps."""
 
 POOLED = 4
-"""Groups a record that a run of the search remembers, at most."""
+"""Most groups per record that a run of the search remembers."""
 
 
 def group_sse(points: Floats, labels: Ints) -> float:
@@ -54,8 +53,8 @@ def group_sse(points: Floats, labels: Ints) -> float:
 def path_step(points: Floats, labels: Ints, k: int) -> Ints:
     """The best groups along a tour of the given ones, if they have a smaller SSE; else the given ones.
 
-    The tour goes from the group farthest from the mean always to the nearest group left; inside a group, members
-    are ordered by their projection on the way from the group before to the group after it.
+    The tour starts at the group farthest from the mean and always continues to the nearest remaining group; inside a
+    group, members are ordered by their projection on the line from the previous group to the next one.
 
     Parameters
     ----------
@@ -67,7 +66,7 @@ def path_step(points: Floats, labels: Ints, k: int) -> Ints:
     Returns
     -------
     ndarray of int64, shape (n,)
-        Groups have k .. 2k - 1 records when they are new.
+        New groups have k .. 2k - 1 records.
 
     Examples
     --------
@@ -95,7 +94,7 @@ def descend(
     cells: int | None = None,
     condition: GroupCondition = ANYTHING,
 ) -> Ints:
-    """Move records to neighbouring groups and swap them with members of these while the SSE falls.
+    """Move records to neighbouring groups and swap them with their members while the SSE falls.
 
     Every step keeps all sizes at k or more; groups of 2k or more are split in two at the end.
 
@@ -106,12 +105,12 @@ def descend(
     k : int
         Smallest size of a group; the given ones have at least that.
     neighbours : int, optional
-        The groups of so many nearest records are the candidates of a record. Default: 20, above 20,000
-        records 10.
+        The groups of this many nearest records are the candidates of a record. Default: 20; 10 above 20,000
+        records.
     cells : int, optional
-        Look for them in so many of the nearest cells only (see `nearest_neighbours`).
+        Search for them in only this many of the nearest cells (see `nearest_neighbours`).
     condition : GroupCondition
-        Which the given groups meet, and which no step breaks; a group that only meets it whole may stay larger.
+        A condition that the given groups meet and no step breaks; a group that meets it only whole may stay larger.
 
     Returns
     -------
@@ -129,7 +128,7 @@ def descend(
     if len(array) < 2 * k or groups.max(initial=0) == 0:
         return groups
     around = nearest_neighbours(array, neighbours, cells=cells)
-    # Members of a group side by side: a step reads whole groups.
+    # Members of a group are contiguous, since a step reads whole groups.
     together, place = _together(groups, int(groups.max()) + 1)
     nearby = read_only(_renamed(around, together, place), np.int32)
     bound = condition.of(together)
@@ -157,7 +156,7 @@ def _together(labels: Ints, groups: int) -> tuple[Ints, Ints]:
 
 @njit(nogil=True, cache=True)
 def _renamed(around: NDArray[np.int32], together: Ints, place: Ints) -> NDArray[np.int32]:
-    """Neighbours by place, of the records in the order of the places."""
+    """Neighbours by place, for the records in the order of the places."""
     out = np.empty(around.shape, np.int32)
     for at in range(len(together)):
         for j in range(around.shape[1]):
@@ -166,7 +165,7 @@ def _renamed(around: NDArray[np.int32], together: Ints, place: Ints) -> NDArray[
 
 
 def search_budget(n: int, k: int) -> int:
-    """Default number of steps of a search: 200 a record for k up to 3; else 150 up to 2,000 records, 50 above.
+    """Default number of steps of a search: 200 per record for k up to 3; else 150 up to 2,000 records, 50 above.
 
     Examples
     --------
@@ -185,19 +184,19 @@ def search(
     iterations: int | None = None,
     condition: GroupCondition = ANYTHING,
 ) -> Ints:
-    """Rebuild neighbourhoods of groups, drawn by the number of the step, and keep what lowers the SSE in the end.
+    """Rebuild neighbourhoods of groups, drawn by the number of the step, and keep changes that lower the final SSE.
 
-    With k above 3 and 20 steps per record or more, it also takes steps that raise the SSE, fewer and fewer. The better
-    of two independent runs, side by side, or the given groups.
+    With k above 3 and at least 20 steps per record, it also accepts steps that raise the SSE, fewer and fewer of them.
+    The result is the better of two independent parallel runs, or the given groups.
 
     Parameters
     ----------
     points, labels, k, condition
         As in `descend`.
     stream : Stream
-        Its counter draws for each step, so the outcome is a function of records, order and key.
+        Its counter draws for each step, so the result is a function of records, order and key.
     iterations : int, optional
-        Steps, never seconds. Default: `search_budget`.
+        Number of steps, not a time. Default: `search_budget`.
 
     Returns
     -------
@@ -224,13 +223,13 @@ def searched(
     condition: GroupCondition = ANYTHING,
     runs: int = 2,
 ) -> tuple[Ints, list[NDArray[np.int32]]]:
-    """As `search`, by so many independent runs, with all the groups that any of them kept on its way.
+    """As `search`, by several independent runs, with all the groups that any of them kept on the way.
 
     Returns
     -------
     ndarray of int64, shape (n,)
     list of ndarray of int32, shape (groups, 2k - 1)
-        Of each run: members, -1 after the last; the last few thousand.
+        For each run: members, -1 after the last; the last few thousand groups.
 
     Examples
     --------
@@ -244,7 +243,7 @@ def searched(
         return groups, []
     around = nearest_first(array, nearest_neighbours(array, 6 * k + 20))
     before = group_sse(array, groups)
-    # Column generation goes on from there for the smallest k; a warm start has shown no clear gain (decision 0030).
+    # Column generation continues from there for the smallest k; a warm start showed no clear gain (decision 0030).
     warm = before / (int(groups.max()) + 1) if k > SMALL_K else 0.0
     cooling = cooling_of(steps, len(array), warm)
 
@@ -254,7 +253,7 @@ def searched(
         found, written = search_groups(array, groups, k, around, cooling, words, condition, room)
         return np.unique(found, return_inverse=True)[1].astype(np.int64).reshape(-1), room[:written]
 
-    with ThreadPoolExecutor(max_workers=2) as pool:  # the kernel leaves the interpreter's lock
+    with ThreadPoolExecutor(max_workers=2) as pool:  # the kernel releases the interpreter's lock
         outcomes = list(pool.map(run, range(runs)))
     best, lost = groups, before
     for found, _ in outcomes:
@@ -298,7 +297,7 @@ def _sse(points: Floats, labels: Ints, centroids: Floats) -> float:
 
 @njit(nogil=True, cache=True)
 def _tour(centroids: Floats, middle: Floats) -> Ints:
-    """The groups, each followed by the nearest of those left."""
+    """The groups, each followed by the nearest of the remaining ones."""
     groups, s = centroids.shape
     columns = centroids.T.copy()
     names, places = np.arange(groups), np.arange(groups)
@@ -310,7 +309,7 @@ def _tour(centroids: Floats, middle: Floats) -> Ints:
     for step in range(groups):
         tour[step] = names[at]
         here = columns[:, at].copy()
-        left = groups - step - 1  # those left stay in front
+        left = groups - step - 1  # the remaining ones stay in front
         for j in range(s):
             columns[j, at] = columns[j, left]
         names[at] = names[left]
@@ -328,7 +327,7 @@ def _projections(
     centroids: Floats,
     tour: Ints,
 ) -> tuple[Ints, Floats]:
-    """Of each record: the step of its group on the tour, and its place along the way through that group."""
+    """For each record: the step of its group on the tour, and its place along the line through that group."""
     groups = len(tour)
     step_of = np.empty(groups, np.int64)
     step_of[tour] = np.arange(groups)

@@ -76,7 +76,7 @@ def path_ends(points: Floats, k: int) -> Ints:
 
 @njit(nogil=True, cache=True)
 def _product(a: float, b: float) -> tuple[float, float]:
-    """a b as a rounded product and what rounding took (Dekker, 1971)."""
+    """a b as a rounded product and its rounding error (Dekker, 1971)."""
     t = SPLIT * a
     a1 = t - (t - a)
     a2 = a - a1
@@ -89,7 +89,7 @@ def _product(a: float, b: float) -> tuple[float, float]:
 
 @njit(nogil=True, cache=True)
 def _sum(a: float, a_low: float, b: float, b_low: float) -> tuple[float, float]:
-    """Sum of two numbers of two parts each (Knuth's two-sum on the upper ones)."""
+    """Sum of two numbers of two parts each (Knuth's two-sum on the upper parts)."""
     s = a + b
     back = s - a
     low = (a - (s - back)) + (b - back) + a_low + b_low
@@ -111,7 +111,7 @@ def _prefix_sums(values: Floats) -> Floats:
 
 @njit(nogil=True, cache=True)
 def _sse(sums: Floats, a: int, e: int) -> float:
-    """SSE of values a .. e - 1, from sums of twice the digits of a double."""
+    """SSE of values a .. e - 1, from sums with twice the digits of a double."""
     total, total_low = _sum(sums[e, 0], sums[e, 1], -sums[a, 0], -sums[a, 1])
     squares, squares_low = _sum(sums[e, 2], sums[e, 3], -sums[a, 2], -sums[a, 3])
     high, low = _product(total, total)
@@ -128,8 +128,8 @@ def _sse(sums: Floats, a: int, e: int) -> float:
 def sorted_ends(values: Floats, k: int) -> Ints:
     """As `path_ends` along one sorted column, in O(n log k): for large k.
 
-    The best cut moves to the right with e (the cost is Monge), and the k ends from a multiple of k on look back
-    at starts that are all known, so each such run is solved by halving: the middle end bounds the others.
+    The best cut moves to the right with e (the cost is Monge), and the k ends from a multiple of k on depend
+    only on starts that are known, so each such run is solved by halving: the middle end bounds the others.
 
     Parameters
     ----------
@@ -183,9 +183,9 @@ def univariate_groups(values: Floats, k: int, *, keep_ties: bool = False) -> Int
     Parameters
     ----------
     values : ndarray of float64, shape (n,)
-        Finite, n >= k. Equal values go by position; rows in keyed order make the groups a function of the records.
+        Finite, n >= k. Equal values are ordered by position; rows in keyed order make the groups a function of records.
     k : int
-        At least 1. Up to 50 in O(n k) after the sort, above in O(n log k).
+        At least 1. Up to 50 in O(n k) after the sort, above 50 in O(n log k).
     keep_ties : bool
         Move each cut between equal values to the nearest place between different ones that leaves k records on
         both sides (the lower at equal distance), or drop it where there is none. Groups may then exceed 2k - 1.
@@ -210,7 +210,7 @@ def univariate_groups(values: Floats, k: int, *, keep_ties: bool = False) -> Int
 
 
 def fixed_groups(values: Floats, k: int, *, keep_ties: bool = False) -> Ints:
-    """Groups of k records in the order of the values, the last of k .. 2k - 1 (as `univariate_groups`, cheaper).
+    """Groups of k records in the order of the values, the last of k .. 2k - 1 (cheaper than `univariate_groups`).
 
     Examples
     --------
@@ -237,7 +237,7 @@ def _labels(ends: Ints, order: Ints) -> Ints:
 
 
 def _between_values(ends: Ints, ordered: Floats, k: int) -> Ints:
-    """Cuts moved off equal values, from the left; each keeps k records to the neighbouring cuts."""
+    """Move cuts away from equal values, from the left; each keeps k records to the neighbouring cuts."""
     changes = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1
     kept = [0]
     for at, following in zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True):

@@ -1,4 +1,4 @@
-"""Where one segment of distinct combinations may be cut: its ends and counts, by width, by loss, in the middle."""
+"""Where one segment of distinct combinations may be cut: its ends and counts; by width, by loss or at the median."""
 
 from __future__ import annotations
 
@@ -29,11 +29,12 @@ __all__ = [
 
 
 class Rows(NamedTuple):
-    """Combinations of codes, the records of each, and what orders them where they are single records.
+    """Combinations of codes, the records of each, and their order where they are single records.
 
     Where persons are counted, the last two columns of codes are the number of a row's person and how many persons it
-    stands for. Rows of a population have no records: the last column of codes is how many of it they are, 0 for rows of
-    the table. No row of codes: `counts` has the records of each code of each column, column after column.
+    represents. Rows of a population have no records: the last column of codes is how many of its records they
+    represent, 0 for rows of the table. Without rows of codes, `counts` has the records of each code of each column,
+    column after column.
     """
 
     codes: NDArray[Any]
@@ -72,7 +73,7 @@ def extent(rows, start, stop, lows, highs):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def histogram(rows, segment, column, starts):  # type: ignore[no-untyped-def]
-    """Codes that occur, ascending, and the records of each, 0 where a code is the population's alone.
+    """Codes that occur, ascending, and the records of each, 0 where a code occurs only in the population.
 
     Dense where that is short, sorted elsewhere.
     """
@@ -112,32 +113,32 @@ def histogram(rows, segment, column, starts):  # type: ignore[no-untyped-def]
 def _persons(rows, segment, column, values, noted):  # type: ignore[no-untyped-def]
     """Persons by the first value of a column that they have, and by the last one.
 
-    Up to a value are those who begin there or before, above it those who do not end there or before: who has records on
-    both sides is in both.
+    The lower side of a value has the persons who begin there or before, the upper side those who do not end there or
+    before: a person with records on both sides is in both.
     """
     codes, firsts, lasts = rows.codes, noted[0], noted[1]
     place = codes.shape[1] - 2
     for i in range(segment.start, segment.stop):
-        who, code = np.int64(codes[i, place]), np.int64(codes[i, column])
-        if firsts[who] < 0:
-            firsts[who] = lasts[who] = code
-        elif code < firsts[who]:
-            firsts[who] = code
-        elif code > lasts[who]:
-            lasts[who] = code
+        person, code = np.int64(codes[i, place]), np.int64(codes[i, column])
+        if firsts[person] < 0:
+            firsts[person] = lasts[person] = code
+        elif code < firsts[person]:
+            firsts[person] = code
+        elif code > lasts[person]:
+            lasts[person] = code
     begin, end = np.zeros(len(values), np.int64), np.zeros(len(values), np.int64)
     for i in range(segment.start, segment.stop):
-        who = np.int64(codes[i, place])
-        if firsts[who] >= 0:
-            begin[np.searchsorted(values, firsts[who])] += codes[i, place + 1]
-            end[np.searchsorted(values, lasts[who])] += codes[i, place + 1]
-            firsts[who] = -1
+        person = np.int64(codes[i, place])
+        if firsts[person] >= 0:
+            begin[np.searchsorted(values, firsts[person])] += codes[i, place + 1]
+            end[np.searchsorted(values, lasts[person])] += codes[i, place + 1]
+            firsts[person] = -1
     return begin, end
 
 
 @njit(nogil=True, cache=True)
 def ends(rows, segment, column, values, totals, noted):  # type: ignore[no-untyped-def]
-    """Who begins and who ends at each value, and how many there are: persons, or records, which do both."""
+    """How many persons begin and end at each value, and how many there are; a record does both at its value."""
     if noted is None:
         return totals, totals, segment.total
     begin, end = _persons(rows, segment, column, values, noted)
@@ -149,7 +150,7 @@ ALL = np.iinfo(np.int64).max
 
 
 class CutTables(NamedTuple):
-    """What the cuts of a table's columns depend on, as compiled code takes it; see `mondrian.Columns`."""
+    """The properties of columns that determine their cuts, in the form that compiled code takes; see `Columns`."""
 
     spans: Floats
     groups: Ints
@@ -175,7 +176,7 @@ class Cuts(NamedTuple):
 class Room(NamedTuple):
     """Room for two codes of each column, and for two of each person, shape (2, persons): -1 where nothing is noted.
 
-    None instead of room for persons: code for records is then compiled without the others, and takes a fifth less.
+    None instead of room for persons: code for records is then compiled without that for persons, and is a fifth faster.
     """
 
     lows: Ints
@@ -223,7 +224,7 @@ def partition(codes, counts, keys, start, stop, column, cut, tie):  # type: igno
 
 @njit(nogil=True, cache=True)
 def _forced(rows, segment, groups, starts, noted):  # type: ignore[no-untyped-def]
-    """The cut between two groups of the first column whose range reaches over several, the most even one."""
+    """The most even cut between two groups of the first column whose range covers several groups."""
     lows, highs = segment.lows, segment.highs
     for c in range(len(lows)):
         if groups[starts[c] + lows[c]] == groups[starts[c] + highs[c]]:
@@ -254,18 +255,18 @@ def _widths(segment, spans):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def _cut_below(values, q, beside):  # type: ignore[no-untyped-def]
-    """The code up to which rows come first where a cut parts a value from the next one.
+def _cut_below(values, q, with_population):  # type: ignore[no-untyped-def]
+    """The code up to which rows come first where a cut separates a value from the next one.
 
-    With a population: up to the next value of the table, so that what lies between two values of the table stays with
-    the lower one, and bounds of cells are values of the table.
+    With a population: up to the next value of the table, so that rows between two values of the table stay with the
+    lower one, and bounds of cells are values of the table.
     """
-    return values[q + 1] - 1 if beside else values[q]
+    return values[q + 1] - 1 if with_population else values[q]
 
 
 @njit(nogil=True, cache=True)
 def _by_width(rows, segment, least, most, tables, cuts, noted):  # type: ignore[no-untyped-def]
-    """Cuts of the widest column first, within a column the most even first; `most` 1: the first cut alone."""
+    """Cuts of the widest column first, within a column the most even first; `most` 1: only the first cut."""
     where, at, starts = cuts.where, cuts.at, tables.starts
     widths, uneven = _widths(segment, tables.spans), np.empty(most, np.int64)
     found = 0
@@ -328,7 +329,7 @@ def _by_half(rows, segment, least, spans, cuts):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _share(c, low, high, tables):  # type: ignore[no-untyped-def]
-    """Share of the domain that the label of a range of codes stands for: that of its lowest common ancestor."""
+    """Share of the domain that the label of a range of codes represents: that of its lowest common ancestor."""
     size = tables.starts[c + 1] - tables.starts[c]
     if tables.levels[c] == 0:
         return (high - low + 1) / size
@@ -375,7 +376,7 @@ def _bounds(rows, segment, column, values):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _keep(cuts, losses, full, found, loss, column, cut):  # type: ignore[no-untyped-def]
-    """Take a cut in by its loss; how many there are then. In a full column the worst of it makes room."""
+    """Insert a cut by its loss; how many there are then. In a full column it replaces the worst one."""
     where, at = cuts.where, cuts.at
     place = found
     while place > 0 and losses[place - 1] > loss:
@@ -395,7 +396,7 @@ def _keep(cuts, losses, full, found, loss, column, cut):  # type: ignore[no-unty
 
 @njit(nogil=True, cache=True)
 def _by_loss(rows, segment, least, most, tables, cuts, noted):  # type: ignore[no-untyped-def]
-    """Cuts by what they leave of the loss, the least first; at most `most` a column, ties by column, then by code."""
+    """Cuts by the loss that remains, the least first; at most `most` per column, ties by column, then by code."""
     losses = np.empty(len(cuts.where))
     found = 0
     for c in range(len(segment.lows)):
@@ -424,9 +425,9 @@ def _by_loss(rows, segment, least, most, tables, cuts, noted):  # type: ignore[n
 
 @njit(nogil=True, cache=True)
 def choose(rows, start, stop, least, most, tables, cuts, room):  # type: ignore[no-untyped-def]
-    """Cuts of one segment into `cuts`; how many, and whether the first must be made.
+    """Write the cuts of one segment into `cuts`; how many, and whether the first must be made.
 
-    `least` persons are left on either side, where they are counted; by half of the records, at least so many records.
+    `least` persons are left on either side, where persons are counted; cuts at the median leave `least` records.
     """
     segment = extent(rows, start, stop, room.lows, room.highs)
     column, cut = _forced(rows, segment, tables.groups, tables.starts, room.noted)

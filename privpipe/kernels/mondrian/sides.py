@@ -1,4 +1,4 @@
-"""What a cut leaves on either side, the side of each row, and the leaf of each row of a finished tree."""
+"""The records that a cut leaves on either side, the side of each row, and the leaf of each row of a finished tree."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def side_persons(codes: NDArray[Any], keys: Ints, segments: Ints, cuts: Ints, pe
     Parameters
     ----------
     codes : ndarray, shape (t, c + 2)
-        The last columns: number of a row's person, below `persons`, and how many persons it stands for.
+        The last columns: number of a row's person, below `persons`, and how many persons it represents.
     """
     return np.asarray(_side_persons(codes, keys, segments, cuts, persons))
 
@@ -89,7 +89,7 @@ def side_cells_of_persons(
     values: int,
     persons: int,
 ) -> tuple[Ints, Ints, Ints]:
-    """As `side_cells`, in different persons: who has two records with a value on one side counts once in its cell."""
+    """As `side_cells`, in different persons: a person with two records of a value on one side counts once there."""
     found: tuple[Ints, Ints, Ints] = _side_cells_of_persons(codes, keys, segments, cuts, place, values, persons)
     return found
 
@@ -189,9 +189,9 @@ def _side_persons(codes, keys, segments, cuts, persons):  # type: ignore[no-unty
         column, cut, tie = cuts[s]
         for i in range(segments[s, 0], segments[s, 1]):
             side = 0 if goes_first(codes[i, column], cut, relaxed, keys, i, tie) else 1
-            who = np.int64(codes[i, place])
-            if last[side, who] != s:
-                last[side, who] = s
+            person = np.int64(codes[i, place])
+            if last[side, person] != s:
+                last[side, person] = s
                 sizes[2 * s + side] += codes[i, place + 1]
     return sizes
 
@@ -228,9 +228,9 @@ def _side_cells_of_persons(codes, keys, segments, cuts, place, values, persons):
                 each = heads[value]
                 while each >= 0:
                     i = inside[each]
-                    who = np.int64(codes[i, owner])
-                    if last[who] != at:  # the number of a cell is unique
-                        last[who] = at
+                    person = np.int64(codes[i, owner])
+                    if last[person] != at:  # the number of a cell is unique
+                        last[person] = at
                         total += codes[i, owner + 1]
                     each = chain[each]
                 cell_counts[at], heads[value] = total, -1
@@ -292,7 +292,7 @@ def folded(columns: Ints, leaves: Ints) -> tuple[Ints, Ints]:
     Returns
     -------
     (ndarray of int64, shape (nodes,), ndarray of int64, shape (leaves,))
-        What becomes of each node: 0 gone, 1 as it was, 2 a leaf now; and the new number of each old leaf.
+        What becomes of each node: 0 removed, 1 unchanged, 2 now a leaf; and the new number of each old leaf.
 
     Examples
     --------
@@ -310,7 +310,7 @@ def _leaf_cells(columns: Ints, cuts: Ints, ties: Ints, sizes: Ints) -> tuple[Int
         leaves += columns[node] < 0
     depths = np.zeros(leaves, np.int64)
     first, last = np.zeros((leaves, len(sizes)), np.int64), np.empty((leaves, len(sizes)), np.int64)
-    # What the right half of each cut that is still open has as bounds.
+    # The bounds of the right half of each cut that is still open.
     open_depths = np.empty(len(columns) + 1, np.int64)
     open_first = np.zeros((64, len(sizes)), np.int64)
     open_last = np.zeros((64, len(sizes)), np.int64)
@@ -381,7 +381,7 @@ def _folded(columns: Ints, leaves: Ints) -> tuple[Ints, Ints]:
 
 
 def side_numbers(codes: NDArray[Any], keys: Ints, segments: Ints, cuts: Ints) -> tuple[Ints, Ints]:
-    """The rows of all segments, one segment after the other, and the side each lies on, numbered as in `side_sizes`.
+    """The rows of all segments, one segment after the other, and the side of each, numbered as in `side_sizes`.
 
     Examples
     --------

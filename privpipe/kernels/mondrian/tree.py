@@ -26,14 +26,14 @@ __all__ = [
 ]
 
 MOST_CUTS = 8
-"""Cuts of one column that are tried."""
+"""Most cuts of one column that are tried."""
 SERIAL = 1 << 15
 NO_KEYS = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True)
 class Columns:
-    """What the cuts of a table's columns depend on.
+    """The properties of a table's columns that determine their cuts.
 
     Parameters
     ----------
@@ -41,21 +41,21 @@ class Columns:
         Range of each column's codes in the whole table; a column of span 0 is never cut.
     groups, starts : ndarray of int64
         Group of each code, column after column, and where each column begins; a segment that reaches over several
-        groups must be cut between them, whatever becomes of the halves.
+        groups must be cut between them, whatever the halves are.
     levels, labels, shares : ndarrays
         For the score by loss: how many levels each column has, the label of each code at each of them, and the
-        share of the domain it stands for; flat, level after level, from `places` on. A column without levels is
+        share of the domain it represents; flat, level after level, from `places` on. A column without levels is
         weighted by the codes it spans.
     places : ndarray of int64, shape (c,)
     units : ndarray of float64, shape (c,)
-        What a share counts in the loss.
+        Weight of a share in the loss.
     by_loss : bool
     persons : int
         Where persons are counted, how many of them are distinguished: numbers below it, in the last columns of the
         codes (see `Rows`). 0: records are counted.
     beside : bool
-        Whether rows of a population are among those of the table: a cut is made between two values of the table, and
-        leaves what lies between them with the lower one.
+        Whether rows of a population are mixed with those of the table: a cut is made between two values of the table,
+        and rows between them stay with the lower one.
     """
 
     spans: Floats
@@ -71,7 +71,7 @@ class Columns:
     beside: bool = False
 
     def packed(self) -> CutTables:
-        """The arrays as compiled code takes them."""
+        """The arrays in the form that compiled code takes."""
         return CutTables(
             spans=read_only(self.spans, np.float64),
             groups=read_only(self.groups, np.int64),
@@ -97,7 +97,7 @@ class Nodes:
     columns, cuts : ndarray of int64, shape (n,)
         Combinations whose code in `columns` is at most `cuts` come first.
     ties : ndarray of int64, shape (n,)
-        Of the records at the cut itself, those whose key is at most this come first; strict: all do.
+        Among the records at the cut itself, those whose key is at most this come first; strict: all do.
     """
 
     starts: Ints = field(repr=False)
@@ -133,7 +133,7 @@ def grown(
     least : int
     columns : Columns
     keys : ndarray of int64, shape (t,)
-        Relaxed: what orders records, each as a separate row. Left out, strict: equal values stay together.
+        Relaxed: the order of the records, each as a separate row. Omitted, strict: equal values stay together.
     workers : int
         Threads; the tree is the same for any number.
 
@@ -183,7 +183,7 @@ def cuts_of(rows: Rows, segments: Ints, least: int, columns: Columns) -> tuple[C
     Returns
     -------
     (Cuts of ndarrays of shape (s, q), ndarray of bool, shape (s,))
-        A column of -1 stands after the last. True: a segment that must be cut, by its first cut.
+        The cuts end with a column of -1. True: a segment that must be cut, by its first cut.
     """
     cuts, forced = _room((len(segments), MOST_CUTS * len(columns.spans))), np.zeros(len(segments), np.bool_)
     _all_cuts(rows, np.ascontiguousarray(segments), least, MOST_CUTS, columns.packed(), cuts, forced)
@@ -191,7 +191,7 @@ def cuts_of(rows: Rows, segments: Ints, least: int, columns: Columns) -> tuple[C
 
 
 def cuts_of_counts(counts: Ints, least: int, columns: Columns) -> tuple[Cuts, bool]:
-    """As `cuts_of`, of one segment by width, from the records of each code of each column, column after column.
+    """As `cuts_of`, for one segment by width, from the records of each code of each column, column after column.
 
     Examples
     --------
@@ -212,7 +212,7 @@ def _room(shape: tuple[int, ...]) -> Cuts:
 
 
 def divided(rows: Rows, segment: tuple[int, int], cut: tuple[int, int, int]) -> int:
-    """Move the rows of a segment that come first by a cut (column, code, tie) to its front; where the others begin."""
+    """Move the rows on the first side of a cut (column, code, tie) to the segment's front; where the others begin."""
     return int(partition(*rows, *segment, *cut))
 
 
@@ -222,13 +222,13 @@ def _grow(rows, start, stop, least, once, tables):  # type: ignore[no-untyped-de
     width, room = len(tables.spans), room_for(tables)
     where, at, ties = np.empty(width + 1, np.int64), np.empty(width + 1, np.int64), np.empty(width + 1, np.int64)
     cuts = Cuts(where, at, ties)
-    codes, counts, keys = rows  # taken apart once: each look into a tuple counts a reference
+    codes, counts, keys = rows  # unpacked once: each access to a tuple counts a reference
     nodes = np.empty((64, 5), np.int64)
     stack = [(start, stop)]
     count = 0
     while len(stack):
         first, last = stack.pop()
-        # A literal 1 would be another type and be compiled once more.
+        # A literal 1 would have another type and be compiled a second time.
         found, _ = choose(rows, first, last, least, np.int64(1), tables, cuts, room)
         if count == len(nodes):
             wider = np.empty((2 * count, 5), np.int64)

@@ -1,1 +1,1 @@
-"""Noise on numbers and categories, and what averaging it away leaves."""
+"""Noise on numbers and categories, and the noise that remains after averaging."""

@@ -1,4 +1,4 @@
-"""Repeated noise: observations of one column in several releases, and how much noise is left when they are averaged."""
+"""Repeated noise: observations of one column in several releases, and the noise that remains when they are averaged."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ Rows = tuple[Ints, Ints, Ints, Ints, Floats]
 
 @dataclass(frozen=True)
 class NoiseObservations:
-    """Rows of looks at the numbers of persons, all arrays of shape (n,).
+    """Observations of the numbers of persons, one per row, all arrays of shape (n,).
 
     `units` are numbered 0 .. u - 1; `stages`, `draws` and `values` are numbers of hashes; `releases` and `keys` count
-    those that show the column, `bare` those that show it unchanged.
+    those that show the column, `bare` the releases that show it unchanged.
     """
 
     units: Ints
@@ -38,10 +38,10 @@ class NoiseObservations:
 
 
 def looks_at(column: str, current: ReleaseRows, earlier: Sequence[ReleaseRows]) -> NoiseObservations:
-    """What the newest release and the earlier ones show of a column, of the persons for whom the newest shows it.
+    """Observations of a column in the newest release and the earlier ones, for persons whose value the newest shows.
 
     In an earlier release it is the column of the same name, and any in which at least half of the persons in both have
-    the very same value. Where an earlier release shows it unchanged, its persons are seen without noise.
+    exactly the same value. Where an earlier release shows it unchanged, its persons are observed without noise.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def _of(noise: NoiseRows, column: str) -> Rows:
 
 
 def _bare(rows: ReleaseRows, release: int) -> Rows:
-    """Every person of a release, seen without noise."""
+    """Every person of a release, observed without noise."""
     units = rows.units
     nothing = np.full_like(units, -1 - release)
     return units, nothing, nothing, nothing, np.zeros(len(units))
@@ -103,10 +103,10 @@ def _renamed(first: Rows, noise: NoiseRows, column: str) -> bool:
     if not len(units) or not len(first[0]):
         return False
     count = len(first[0])
-    people, told = _numbers(np.concatenate([first[0], units])), _numbers(np.concatenate([first[3], values]))
+    people, hidden = _numbers(np.concatenate([first[0], units])), _numbers(np.concatenate([first[3], values]))
     both = np.intersect1d(people[:count], people[count:])
-    alike = np.intersect1d(told[:count], told[count:])  # a value's hash holds the person's
-    owners = np.unique(people[count:][np.isin(told[count:], alike)])
+    alike = np.intersect1d(hidden[:count], hidden[count:])  # a value's hash includes the person's
+    owners = np.unique(people[count:][np.isin(hidden[count:], alike)])
     return len(both) > 0 and len(owners) >= RENAMED * len(both)
 
 
@@ -120,11 +120,12 @@ def _numbers(words: Ints) -> Ints:
 
 
 def left_ratios(units: Ints, keys: Ints, draws: Ints, values: Ints, ratios: Floats, *, moving: bool) -> Floats:
-    """Variance ratio that is left of the noise on each unit's number when releases are averaged.
+    """Remaining variance ratio of the noise on each unit's number when releases are averaged.
 
-    Independent draws weighted by their variances leave 1 / sum 1/ratio. One draw seen twice is one. Draws under one key
-    that hide different values are of different quantities: of each key the value that is seen best counts. Draws under
-    different keys count together whatever they hide, since a number may have changed but little.
+    Independent draws, weighted by the inverse of their variances, leave 1 / sum 1/ratio. A draw observed twice counts
+    once. Draws under one key that hide different values belong to different quantities: for each key only the value
+    that is observed best counts. Draws under different keys are combined whatever they hide, since a number may have
+    changed only a little.
 
     Parameters
     ----------
@@ -133,9 +134,9 @@ def left_ratios(units: Ints, keys: Ints, draws: Ints, values: Ints, ratios: Floa
     keys, draws, values : ndarray of int64, shape (n,)
         Numbers of the stage key, the draw and the hidden value.
     ratios : ndarray of float64, shape (n,)
-        At least 0; 0 leaves nothing.
+        At least 0; with a 0 no noise remains.
     moving : bool
-        Draws under one key count together also where they hide different values.
+        Whether draws under one key are combined even where they hide different values.
 
     Returns
     -------
@@ -156,17 +157,17 @@ def left_ratios(units: Ints, keys: Ints, draws: Ints, values: Ints, ratios: Floa
     seen = _first_of(units, keys, draws)
     units, keys, values, ratios = units[seen], keys[seen], values[seen], ratios[seen]
     with np.errstate(divide="ignore"):
-        told = 1.0 / ratios
+        precisions = 1.0 / ratios
     if not moving:
         groups, firsts = group_rows(np.column_stack([units, keys, values]))
-        told = _sums(groups, told, len(firsts))
+        precisions = _sums(groups, precisions, len(firsts))
         units, keys = units[firsts], keys[firsts]
         groups, firsts = group_rows(np.column_stack([units, keys]))
         best = np.zeros(len(firsts))
-        np.maximum.at(best, groups, told)
-        told, units = best, units[firsts]
+        np.maximum.at(best, groups, precisions)
+        precisions, units = best, units[firsts]
     with np.errstate(divide="ignore"):
-        return np.asarray(1.0 / _sums(units, told, count), dtype=np.float64)
+        return np.asarray(1.0 / _sums(units, precisions, count), dtype=np.float64)
 
 
 def _first_of(*columns: Ints) -> Ints:

@@ -1,4 +1,4 @@
-"""Centre and scatter that outliers do not pull: the minimum covariance determinant, by FAST-MCD."""
+"""Centre and scatter that are robust to outliers: the minimum covariance determinant, by FAST-MCD."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ Places = Ints
 LEAST_STARTS, MOST_STARTS = 500, 5000
 KEPT = 10
 FIRST = 1500
-"""Points among which the starts are tried; the paper takes five times 300."""
+"""Points in the sample on which the starts are tried; the paper takes five times 300."""
 LOOKS = 750_000
-"""Points that all starts of a small table may look at: the fewer points, the more starts."""
+"""Points that all starts on a small table may visit together: the fewer points, the more starts."""
 TOGETHER = 40_000
 MOST_STEPS = 200
 FLOOR = 1e-10
-"""Least variance of a direction; where the chosen points have less, they lie on a plane, and others lie far off it."""
+"""Least variance of a direction; where the chosen points have less, they are on a plane, and others far from it."""
 WEIGHED = 0.975
 FARTHEST = 1e70
-"""Offsets beyond are taken to be that far: their squares can be added up, and they are outliers all the same."""
+"""Larger offsets are reduced to this: their squares can then be added up, and they remain outliers."""
 
 
 @dataclass(frozen=True)
 class Scatter:
-    """A centre, and axes on which the squared length of a point's offset is its squared robust distance.
+    """A centre, and axes in which the squared length of a point's offset is its squared robust distance.
 
     Parameters
     ----------
@@ -50,11 +50,11 @@ class Scatter:
     rank: int
 
     def squared_distances(self, points: Numbers) -> Numbers:
-        """Of each point, shape (n,)."""
+        """Squared robust distance of each point, shape (n,)."""
         return np.asarray((((points - self.centre) @ self.axes) ** 2).sum(axis=-1))
 
     def among(self, places: Sequence[int]) -> Scatter:
-        """Centre and scatter of some of the coordinates alone.
+        """Centre and scatter of only some of the coordinates.
 
         Examples
         --------
@@ -65,7 +65,7 @@ class Scatter:
         variances = 1 / (self.axes**2).sum(axis=0)
         scatter = (self.axes * variances**2) @ self.axes.T
         chosen = np.asarray(places)
-        # A variance at the floor comes back with the error of rounding.
+        # A variance at the floor is recovered only up to rounding.
         return _scatter(self.centre[chosen], scatter[np.ix_(chosen, chosen)], 2 * FLOOR)
 
 
@@ -118,7 +118,7 @@ def minimum_covariance(points: Numbers) -> Scatter:
 
 
 def _best(points: Numbers, h: int) -> Places:
-    """The h points of least determinant that were found."""
+    """The h points with the least determinant found."""
     n = len(points)
     first = points if n <= FIRST else points[np.argsort(_words("first", n), kind="stable")[:FIRST]]
     share = max(h * len(first) // n, points.shape[1] + 1)
@@ -137,7 +137,7 @@ def _best(points: Numbers, h: int) -> Places:
 
 
 def _converged(points: Numbers, start: Numbers, h: int) -> tuple[float, Places]:
-    """Concentration steps until the determinant falls no more; it falls strictly, so that they end."""
+    """Concentration steps until the determinant stops falling; it falls strictly, so they end."""
     moments = _moments(start, np.arange(len(start))[None])
     least, chosen = np.inf, np.arange(h)
     for _ in range(MOST_STEPS):
@@ -151,13 +151,13 @@ def _converged(points: Numbers, start: Numbers, h: int) -> tuple[float, Places]:
 
 
 def _subsets(n: int, size: int) -> Places:
-    """Places of so many random points, shape (starts, size)."""
+    """Places of `size` random points for each start, shape (starts, size)."""
     starts = min(max(LOOKS // n, LEAST_STARTS), MOST_STARTS)
     return np.argsort(_words("starts", starts * n).reshape(starts, n), axis=1, kind="stable")[:, :size]
 
 
 def _words(use: str, count: int) -> NDArray[np.uint64]:
-    """Words of a public key: nothing that is released draws on them."""
+    """Words of a public key: no released value depends on them."""
     return Stream(hashlib.sha256(f"privpipe/minimum covariance/{use}".encode()).digest()[:16]).counter(0, count)
 
 

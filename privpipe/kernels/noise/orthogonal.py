@@ -1,4 +1,4 @@
-"""Random orthogonal masking of one block: sums and cross products of its columns stay, values do not.
+"""Random orthogonal masking of one block: preserves sums and cross products of its columns, not values.
 
 T = H diag(1, Q) H', where H is orthogonal with first column 1/sqrt(b), and Q is the orthogonal factor (signs fixed to a
 positive diagonal) of I + c N with N standard normal; so T 1 = 1. Source: Ting, Fienberg, Trottini, International
@@ -6,7 +6,7 @@ Journal of Information and Computer Security 2, 2008. Reflections are applied on
 library's factorisation may round differently from machine to machine.
 
 How far T moves a record depends on c and on the size of the block: c = .1 moves blocks of 64 by half a variance of a
-column and blocks of 8 by a twentieth. `strength` finds the c that moves blocks of a size by a ratio asked for.
+column and blocks of 8 by a twentieth. `strength` finds the c that moves blocks of a given size by a required ratio.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MOST_RATIO = 1.9
 MOST_DRAWS = 2000
 
 REFERENCE_CELLS = 500_000
-"""Cells of the matrices by which `strength` is found: its standard error is .3 % for blocks of 64."""
+"""Cells of the random matrices that `strength` averages over: its standard error is .3 % for blocks of 64."""
 
 U = np.uint64
 
@@ -48,7 +48,7 @@ def block_borders(n: int, block: int) -> Ints:
 
 @cache
 def strength(size: int, ratio: float) -> float:
-    """c for which the mean square of Y - X is so many variances that X has within blocks of a size.
+    """c for which the mean square of Y - X is `ratio` times the variance of X within blocks of a given size.
 
     E |Q x - x|^2 = 2 (1 - E tr Q / m) |x|^2 with m = size - 1, over records in random order. E tr Q has no closed form;
     it is the mean over matrices drawn by a fixed key, so that the result is the same wherever it is computed.
@@ -63,7 +63,7 @@ def strength(size: int, ratio: float) -> float:
     Returns
     -------
     float
-        Above 0, of six digits.
+        Above 0, rounded to six digits.
 
     Examples
     --------
@@ -84,7 +84,7 @@ def strength(size: int, ratio: float) -> float:
         trace = np.einsum("dii,dii->d", q, np.sign(r)) / m
         return float(2.0 * (1.0 - trace.mean()) - ratio)
 
-    # Below, Q - I is all but antisymmetric, and the ratio c^2 (m - 1).
+    # For smaller c, Q - I is almost antisymmetric, and the ratio is c^2 (m - 1).
     low = 0.5 * np.log(ratio / m) - 1.0
     return float(f"{np.exp(brentq(excess, low, np.log(1e3), xtol=1e-5)):.6g}")
 
@@ -95,12 +95,12 @@ def rotate_block(points: Floats, c: float, stream: Stream) -> Floats:
     Parameters
     ----------
     points : ndarray of float64, shape (b, s)
-        X, in keyed order; b >= 1. Blocks of one or two records come back as they are: no rotation of them keeps sums
-        but the identity and an exchange.
+        X, in keyed order; b >= 1. Blocks of one or two records are returned unchanged: only the identity and an
+        exchange would preserve their sums.
     c : float
         At least 0; 0 changes nothing. See `strength`.
     stream : Stream
-        Of the block.
+        The stream of the block.
 
     Returns
     -------
@@ -128,7 +128,7 @@ def _reflect(vector: Floats, first: int, target: Floats) -> None:
         norm += vector[i] * vector[i]
     if norm == 0.0:
         return
-    # Row by row, as the array lies.
+    # Row by row, in the memory order of the array.
     factors = np.zeros(s)
     for i in range(first, b):
         for j in range(s):
@@ -143,7 +143,7 @@ def _reflect(vector: Floats, first: int, target: Floats) -> None:
 def _rotate(points: Floats, c: float, k0: U, k1: U) -> Floats:
     b, s = points.shape
     m = b - 1
-    # T leaves a constant alone, so the mean is taken off: large values lose no digits to it.
+    # T does not change constants, so the mean is subtracted first: large values then lose no digits.
     means = np.zeros(s)
     for j in range(s):
         for i in range(b):

@@ -18,7 +18,7 @@ Spread = Literal["even", "adjacent"]
 
 
 def diagonal_matrix(diagonal: Floats, spread: Spread = "even", forbidden: Bools | None = None) -> Floats:
-    """P: the diagonal as asked, the rest of each row spread over other categories.
+    """P: the given diagonal, and the rest of each row spread over other categories.
 
     Parameters
     ----------
@@ -27,7 +27,7 @@ def diagonal_matrix(diagonal: Floats, spread: Spread = "even", forbidden: Bools 
     spread : {"even", "adjacent"}
         Over all others, or over the one or two neighbours in order.
     forbidden : ndarray of bool, shape (m,), optional
-        Categories that no record is moved into and none stays in. A row without any place to go stays.
+        Categories that no record is moved into or stays in. A row without an allowed target stays unchanged.
 
     Returns
     -------
@@ -103,7 +103,7 @@ def transition_matrix(matrix: Floats, shares: Floats, *, invariant: bool, alpha:
 
 
 def posterior(matrix: Floats, shares: Floats) -> float:
-    """The largest max_l P(original = l | seen = l): how sure one may be of a category that is seen.
+    """The largest P(original = l | released = l) over l: how certain an intruder can be of a released category.
 
     Examples
     --------
@@ -139,7 +139,7 @@ def draw_categories(codes: Ints, uniforms: Floats, matrix: Floats) -> Ints:
 
 
 def _last(matrix: Floats) -> Ints:
-    """The last category each row can reach: a cumulative sum may end below 1 by a rounding."""
+    """The last category each row can reach: rounding may leave a cumulative sum below 1."""
     reached = matrix > 0
     return np.asarray(matrix.shape[1] - 1 - np.argmax(reached[:, ::-1], axis=1), np.int64)
 

@@ -1,6 +1,6 @@
 """Quality models: what a vector of levels costs, exactly and as a bound that needs no grouping.
 
-The definitions serve the search, which asks for bounds, and the report on a finished release, which does not.
+The definitions serve the search, which needs bounds, and the report on a finished release, which does not.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def quality_model(
     budget : int, optional
         Records that may be suppressed; bounds hold for nodes within it. Default: all.
     least_class : int
-        Records that every kept class over all columns has at the least, such as the k of a k-anonymity over all of
-        them. Bounds hold under that.
+        Least number of records of every kept class over all columns, such as the k of a k-anonymity over all of them.
+        Bounds hold under this condition.
 
     Raises
     ------
@@ -62,7 +62,7 @@ def quality_model(
     for column, hierarchy in zip(table.columns, table.hierarchies, strict=True):
         if spec.name in BY_DOMAIN and hierarchy.domain_size > LARGEST_DOMAIN:
             raise UnsupportedError(
-                f"loss.name: {spec.name} counts the values a label may stand for, and the domain of {column!r} has "
+                f"loss.name: {spec.name} counts the values a label may represent, and the domain of {column!r} has "
                 "more than float64 holds; use loss, or declare a smaller domain"
             )
     module, name = MODELS[spec.name].split(":")
@@ -72,7 +72,7 @@ def quality_model(
 
 
 def normalised_score(value: float, least: float, most: float) -> float | None:
-    """1 at the loss of the raw table, 0 at that of nothing but suppressed records; None where the two are one.
+    """1 at the loss of the raw table, 0 at that of a table of suppressed records only; None where the two are equal.
 
     Examples
     --------

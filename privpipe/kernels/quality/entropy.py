@@ -28,7 +28,7 @@ __all__ = [
 
 
 def bits_lost(values: Floats, groups: Floats) -> float:
-    """sum a log2(b / a): bits lost when a value of a records is replaced by its group of b records.
+    """sum a log2(b / a): bits lost when each value, with a records, is replaced by its group of b records.
 
     Examples
     --------
@@ -40,7 +40,7 @@ def bits_lost(values: Floats, groups: Floats) -> float:
 
 
 def code_length(counts: Floats) -> float:
-    """Bits that identify the value of each record, of so many of each value; never falls when records join.
+    """Bits that identify the value of each record, given the records of each value; never falls when records are added.
 
     Examples
     --------
@@ -85,7 +85,7 @@ class EntropyModel(ColumnModel):
 
 
 class MonotonicEntropyModel(EntropyModel):
-    """The part that suppression does not touch: u = g sum a log2(b / a)."""
+    """The part that suppression does not affect: u = g sum a log2(b / a)."""
 
     def figure(self, at: int, level: int, lost: Floats, suppressed: int) -> float:
         return self._bits[at][level]
@@ -95,7 +95,7 @@ class MonotonicEntropyModel(EntropyModel):
 
 
 class NormalizedEntropyModel(EntropyModel):
-    """Entropy's u by its figure at a single label for all: g sum a log2(N / a); 0 for a constant column."""
+    """Entropy's u divided by its figure for a single label, g sum a log2(N / a); 0 for a constant column."""
 
     def prepare(self) -> None:
         super().prepare()
@@ -128,14 +128,14 @@ class EntropyBasedModel(WholeModel):
         super().__init__(table, spec, budget, least_class)
         whole = float(np.log(self.domains).sum())
         self._parts = [[log / whole if whole > 0 else log * 0.0 for log in levels] for levels in self.logs()]
-        # A label of fewer values than one, or of more than there are, has nothing to add up.
+        # A label of less than one value, or of more than there are, adds nothing.
         self._clips = any((log < -1e-12).any() for levels in self._parts for log in levels) or any(
             (share > 1.0 + 1e-12).any() for levels in self.shares for share in levels
         )
         self._sums = [
             np.array([total(self.marginals[at] * part) for part in levels]) for at, levels in enumerate(self._parts)
         ]
-        # With nothing but what is kept the figure is a sum over columns; else suppression may be the cheaper way.
+        # Without suppression the figure is a sum over columns; otherwise suppression may be cheaper.
         self._kept = spec.g if self.budget <= table.unknown else min(spec.g, spec.s)
         self.closed_form = not self._clips and self._kept == spec.g
 
@@ -146,7 +146,7 @@ class EntropyBasedModel(WholeModel):
         return self._bound(nodes, self._sums, self.table.unknown)
 
     def least_below(self, nodes: NDArray[np.int16], forced: Forced) -> Floats:
-        """What surely goes costs s a record, which is no less than its part of the sum over columns."""
+        """A certainly suppressed record costs s, which is at least its part of the sum over columns."""
         gone = np.flatnonzero(forced.gone)
         left = []
         for at, levels in enumerate(self._parts):
@@ -218,7 +218,7 @@ class KlDivergenceModel(WholeModel):
         return self._areas(nodes, forced.gone)
 
     def upward_bound(self, levels: Sequence[int]) -> float | None:
-        """The figure with nothing suppressed: to merge classes, or to suppress them, spreads no less evenly.
+        """The figure with nothing suppressed: merging or suppressing classes never spreads records less evenly.
 
         None under ``compat: arx``, whose terms are not probabilities, and for records with an unknown value, which
         cover the whole domain already.
@@ -237,13 +237,13 @@ class KlDivergenceModel(WholeModel):
 
     @cached_property
     def _shares(self) -> Floats:
-        """p of each row's combination: rows that differ in a sensitive value alone are one combination."""
+        """p of each row's combination: rows that differ only in a sensitive value are one combination."""
         numbers, sizes = self.class_sizes([0] * len(self.table.columns))
         return np.asarray(sizes[numbers] / self.table.records, dtype=np.float64)
 
     @cached_property
     def _weights(self) -> Floats:
-        """What the bits of each row count."""
+        """Weight of the bits of each row."""
         shares = np.asarray(self.table.rows.counts / self.table.records, dtype=np.float64)
         return shares * (self._shares * self.table.records if self.spec.compat else 1.0)
 
@@ -251,7 +251,7 @@ class KlDivergenceModel(WholeModel):
         return p * p * self.table.records if self.spec.compat else p
 
     def _areas(self, nodes: NDArray[np.int16], gone: Bools) -> Floats:
-        """What is sure of the areas alone: no class holds more than all records, none covers more than the domain."""
+        """A bound from the areas only: no class has more than all records, none covers more than the domain."""
         unknown = self._times(self.table.unknown / self.table.records)
         rows = np.flatnonzero(~gone)
         weights = self._weights[rows]
@@ -269,7 +269,7 @@ class PublisherPayoutModel(EntropyBasedModel):
     """sum over kept classes g n_c (B - pay_c) + s O B, pay_c = B (1 - IL_c) - [gain p_c - cost > 0] loss p_c.
 
     p_c = 1 / n_c for a prosecutor; for a journalist 1 / records of the class in the population, which the table must
-    know (`population_counts`: of each combination, at given levels).
+    provide (`population_counts`: for each combination, at given levels).
 
     Source: Wan et al., PLoS ONE 10(3), 2015.
     """
@@ -284,7 +284,7 @@ class PublisherPayoutModel(EntropyBasedModel):
             self._crowds = getattr(table, "population_counts", None)
             if self._crowds is None:
                 raise UnsupportedError(
-                    "loss.attacker: a journalist looks in a population, and none is counted here; use prosecutor"
+                    "loss.attacker: a journalist needs a population, and none is counted here; use prosecutor"
                 )
 
     def figure(self, levels: Sequence[int], gone: Bools) -> float:
@@ -297,14 +297,14 @@ class PublisherPayoutModel(EntropyBasedModel):
         return self._benefit * (kept - self.lost_by_kept(levels, gone)) - self._attacks(levels, gone)
 
     def least(self, nodes: NDArray[np.int16]) -> Floats:
-        """With no attack."""
+        """The bound without any attack."""
         return super().least(nodes) * self._benefit
 
     def least_below(self, nodes: NDArray[np.int16], forced: Forced) -> Floats:
         return super().least_below(nodes, forced) * self._benefit
 
     def _attacks(self, levels: Sequence[int], gone: Bools) -> float:
-        """What attacks on kept classes cost."""
+        """Cost of attacks on kept classes."""
         numbers, sizes = self.class_sizes(levels, gone)
         crowd = sizes.astype(np.float64)
         if self._crowds is not None:

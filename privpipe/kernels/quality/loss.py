@@ -31,10 +31,10 @@ __all__ = [
 
 
 class LossModel(ColumnModel):
-    """Share of its domain that a label stands for.
+    """Share of its domain that a label represents.
 
     A kept record costs g x share of each label, a suppressed one share + s (1 - share), with
-    g = min(1, 2 - 2 lambda) and s = min(1, 2 lambda); per column the sum is brought to [0, 1] by
+    g = min(1, 2 - 2 lambda) and s = min(1, 2 lambda); per column the sum is scaled to [0, 1] by
     u = max(0, (S - g N / D) / (N - g N / D)), D the size of the hierarchy's domain. A record with an unknown value has
     no label: its share is the whole domain.
 
@@ -42,23 +42,23 @@ class LossModel(ColumnModel):
     """
 
     forced_rises = True
-    """A sharper bound never falls with a level: shares only grow, of those kept and of those suppressed."""
+    """A sharper bound never falls with a level: the shares of kept and of suppressed records only grow."""
 
     def exact(self, levels: Sequence[int], gone: Bools) -> tuple[tuple[float, ...], list[float]]:
-        """As of every model a column, all columns at once: this is asked at every node that is valid."""
+        """As for every column model, but all columns at once: this runs at every valid node."""
         units = self._costs.units(self.lost_leaves(gone)[0], np.array(levels, dtype=np.int64))
         nowhere = np.zeros((1, len(units)), dtype=np.int16)
         found = self._aggregated(nowhere, (units * self.weights)[:, None])
         return tuple(found[0].tolist()), units.tolist()
 
     def least(self, at: int, level: int) -> float:
-        """With every known value kept: sound, for suppression costs a record at least as much."""
+        """With every known value kept: a valid bound, since suppressing a record costs at least as much."""
         levels = np.zeros(len(self.table.columns), dtype=np.int64)
         levels[at] = level
         return float(self._costs.units(np.zeros(len(self._costs.records)), levels)[at])
 
     def forced_bounds(self, nodes: NDArray[np.int16], forced: Forced) -> Floats:
-        """What surely goes costs what it costs; of a class that goes in part, shares only shrink below the node."""
+        """Certain suppression has a known cost; where part of a class is suppressed, shares only shrink below."""
         parts = [(rows, records) for rows, records in forced.partial if records > 0 and len(rows)]
         rows = np.concatenate([rows for rows, _ in parts]) if parts else np.zeros(0, dtype=np.int64)
         ends = np.cumsum([len(rows) for rows, _ in parts], dtype=np.int64)
@@ -69,7 +69,7 @@ class LossModel(ColumnModel):
             self.lost_leaves(forced.gone)[0],
             np.array(forced.levels, dtype=np.int64),
             (self.table.codes, rows.astype(np.int64), ends, sure),
-            # One of g and s is 1, so a suppressed record costs more than a kept one by what falls with its share.
+            # One of g and s is 1, so the extra cost of a suppressed record over a kept one falls with its share.
             s,
             1.0 - s - g,
         )
@@ -112,7 +112,7 @@ class LossModel(ColumnModel):
         )
 
     def _scale(self, at: int) -> tuple[float, float]:
-        """The least cost a column can have, and how far the greatest lies above it."""
+        """The least cost a column can have, and how far the greatest cost is above it."""
         least = self.spec.g * self.table.records / self.table.hierarchies[at].domain_size
         return least, self.table.records - least
 
@@ -124,7 +124,7 @@ class PrecisionModel(ColumnModel):
     """
 
     def prepare(self) -> None:
-        # Linear in the number of suppressed records: least where none goes, unless suppression is the cheaper way.
+        # Linear in the number of suppressed records: least where none is suppressed, unless suppression is cheaper.
         self.closed_form = self.spec.s >= self.spec.g or self.budget <= self.table.unknown
 
     def figure(self, at: int, level: int, lost: Floats, suppressed: float) -> float:
@@ -138,7 +138,7 @@ class PrecisionModel(ColumnModel):
         return self._between(at, level, min(forced.records, float(self.table.records)))
 
     def _between(self, at: int, level: int, least: float) -> float:
-        """The lesser of the figures with so many suppressed at the least, and with as many as may be."""
+        """The lesser of the figures with `least` records suppressed, and with as many as are allowed."""
         none = np.zeros(0)
         if self.closed_form:
             return self.figure(at, level, none, least)
@@ -198,13 +198,13 @@ class DiscernibilityModel(WholeModel):
         return self._at_least(nodes, self.surely_gone(forced))
 
     def upward_bound(self, levels: Sequence[int]) -> float | None:
-        """DM* of the node: classes only merge, and a suppressed record counts as many as all."""
+        """DM* of the node: classes only merge, and a suppressed record counts N."""
         return self._squares(levels)
 
     def _at_least(self, nodes: NDArray[np.int16], gone: float) -> Floats:
         """A suppressed record counts N; the others at least as if spread evenly over as many classes as there can be.
 
-        Whatever else is suppressed counts N a record too, so no less than its class's square.
+        Any further suppressed record also counts N, so at least as much as in the square of its class.
         """
         n, left = float(self.table.records), float(self.table.records) - gone
         evenly = left * left / self.most_classes(nodes)
@@ -216,7 +216,7 @@ class DiscernibilityModel(WholeModel):
 
 
 class MonotonicDiscernibilityModel(DiscernibilityModel):
-    """DM* = sum over all classes n_c^2, suppressed ones alike; unknown values are one class.
+    """DM* = sum over all classes n_c^2, including suppressed ones; unknown values are one class.
 
     Source: El Emam et al., JAMIA 16(5), 2009.
     """
@@ -234,7 +234,7 @@ class MonotonicDiscernibilityModel(DiscernibilityModel):
 
 
 class AecsModel(WholeModel):
-    """N / (s K + g [O > 0]), K the kept classes; infinite where that is nothing. The factors really stand so.
+    """N / (s K + g [O > 0]), K the kept classes; infinite where the divisor is 0. These factors are not a mistake.
 
     Source: LeFevre, DeWitt, Ramakrishnan, ICDE 2006 (average class size).
     """
@@ -248,7 +248,7 @@ class AecsModel(WholeModel):
         return np.array([self._of(most, self.budget > 0) for most in classes.tolist()]) * SLACK
 
     def upward_bound(self, levels: Sequence[int]) -> float | None:
-        """With every class of the node kept: a generalization has no more."""
+        """With every class of the node kept: a generalization has at most as many."""
         return self._of(float(len(self.class_sizes(levels)[1])), self.budget > 0) * SLACK
 
     def _of(self, classes: float, suppresses: bool) -> float:
@@ -276,7 +276,7 @@ class AmbiguityModel(WholeModel):
         return self._evenly(nodes, forced.gone)
 
     def upward_bound(self, levels: Sequence[int]) -> float | None:
-        """The figure with nothing suppressed: labels only grow, and a suppressed record stands for most."""
+        """The figure with nothing suppressed: labels only grow, and a suppressed record covers the whole domain."""
         return self.figure(levels, np.zeros(len(self.table.codes), dtype=np.bool_)) * SLACK
 
     @property
@@ -284,7 +284,7 @@ class AmbiguityModel(WholeModel):
         return float(np.prod(self.domains))
 
     def _evenly(self, nodes: NDArray[np.int16], gone: Bools) -> Floats:
-        """As if all that are left were alike: a mean is no less than the geometric mean, and that needs no classes."""
+        """A mean is at least the geometric mean of the kept records, which can be computed without classes."""
         lost = self.records_of(gone)
         left = self.table.records - lost
         if not left:
@@ -298,7 +298,7 @@ class AmbiguityModel(WholeModel):
 
 
 class ClassificationModel(WholeModel):
-    """Share of records that are suppressed or not of their class's majority; one of several equal majorities counts.
+    """Share of records that are suppressed or not in their class's majority; one of several equal majorities counts.
 
     Source: Iyengar, KDD 2002 (classification metric).
     """
@@ -327,7 +327,7 @@ class ClassificationModel(WholeModel):
         return (self.table.records - majorities) / self.table.records
 
     def least(self, nodes: NDArray[np.int16]) -> Floats:
-        """That of the finest node with nothing suppressed: where classes merge, majorities never gain."""
+        """The figure of the finest node with nothing suppressed: majorities never grow where classes merge."""
         return np.full(len(nodes), self._finest)
 
     def upward_bound(self, levels: Sequence[int]) -> float | None:

@@ -34,17 +34,17 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Forced:
-    """What a checked node says of all its specializations.
+    """What a checked node implies for all its specializations.
 
     Parameters
     ----------
     levels : tuple of int
-        Of the checked node.
+        Levels of the checked node.
     gone : ndarray of bool, shape (t,)
         Combinations of hereditarily failing classes: suppressed at every specialization.
     partial : sequence of (ndarray of int, float)
-        Of each class that fails by a convex model: combinations of it that show all its labels at these levels, and
-        how many of its records are suppressed at every specialization, at least. Disjoint from `gone` and from one
+        For each class that fails by a convex model: combinations of it that show all its labels at these levels, and
+        the least number of its records that are suppressed at every specialization. Disjoint from `gone` and from one
         another.
     """
 
@@ -84,7 +84,7 @@ class QualityModel(Protocol):
         ...
 
     def own(self, keys: Sequence[str], levels: Sequence[int], rows: Ints) -> NDArray[np.float64]:
-        """Own loss of some combinations' classes over some keys, shape (n, r): that of a kept record of it."""
+        """Own loss of some combinations' classes over some keys, shape (n, r): that of a kept record of the class."""
         ...
 
 
@@ -92,12 +92,12 @@ SAME_DIGITS = 12
 
 
 def total(figures: NDArray[np.float64]) -> float:
-    """Their sum, added one by one in their order: a library's own order may differ elsewhere."""
+    """Their sum, added one by one in their order: a library's order may differ between machines."""
     return float(np.cumsum(figures)[-1]) if len(figures) else 0.0
 
 
 def normalised(share: NDArray[np.float64], domain_size: float, loss: LossSpec) -> NDArray[np.float64]:
-    """u of a kept record that carries a label of this share: 0 at a single value of the domain, 1 at all of it."""
+    """u of a kept record with a label of this share: 0 for a single value of the domain, 1 for all of it."""
     least = loss.g / domain_size
     if least == 1:
         return np.zeros(len(share))
@@ -107,13 +107,13 @@ def normalised(share: NDArray[np.float64], domain_size: float, loss: LossSpec) -
 def own_loss(each: NDArray[np.float64], columns: Sequence[str], loss: LossSpec) -> NDArray[np.float64]:
     """Aggregate of per-column losses, shape (n, m) to (n, 1); under `rank` to (n, m), the largest first.
 
-    To twelve digits: what orders classes must not be the rounding of a sum. A quality model without an aggregate
-    takes the geometric mean.
+    Rounded to twelve digits: rounding errors of a sum must not decide the order of classes. A quality model without an
+    aggregate takes the geometric mean.
 
     Parameters
     ----------
     columns : sequence of str
-        Their names, for the weights, which are brought to a largest of 1 among them.
+        Their names, for the weights, which are scaled so that the largest among them is 1.
 
     Examples
     --------
@@ -179,7 +179,7 @@ Floats = NDArray[np.float64]
 
 
 class Model:
-    """What all quality models share.
+    """Base class of all quality models.
 
     Parameters
     ----------
@@ -188,7 +188,7 @@ class Model:
     budget : int, optional
         Records that may be suppressed, those with an unknown value included; default: all.
     least_class : int
-        Records of the smallest class, over all columns, that is ever kept.
+        Least number of records of a kept class over all columns.
     """
 
     width = 1
@@ -217,7 +217,7 @@ class Model:
         return None
 
     def own(self, keys: Sequence[str], levels: Sequence[int], rows: Ints) -> Floats:
-        """Own loss of some combinations' classes over some keys, shape (n, r): Iyengar's of a kept record of it."""
+        """Own loss of some combinations' classes over some keys, shape (n, r): Iyengar's loss of a kept record."""
         columns = [column for column in self.table.columns if column in keys]
         each = np.empty((len(rows), len(columns)))
         for to, column in enumerate(columns):
@@ -242,7 +242,7 @@ class Model:
         return self._by_column(totals), suppressed
 
     def lost_leaves(self, gone: Bools) -> tuple[Floats, int]:
-        """As `lost`, the leaves of all columns after one another; one pass a mask."""
+        """As `lost`, with the leaves of all columns concatenated; one pass per mask."""
         if self._last is None or self._last[0] is not gone:
             totals = self._totals(gone)
             first = totals[: len(self.table.hierarchies[0].values)] if self.table.columns else None
@@ -252,7 +252,7 @@ class Model:
 
     def _totals(self, gone: Bools | None) -> Floats:
         leaves = sum(len(hierarchy.values) for hierarchy in self.table.hierarchies)
-        # Columns that stay as they are come last.
+        # Fixed columns come last.
         return self.table.packed.totals(self.table.rows.counts, gone)[:leaves].astype(np.float64)
 
     def _by_column(self, totals: Floats) -> list[Floats]:
@@ -267,18 +267,18 @@ class Model:
 
 @dataclass(frozen=True)
 class ForcedColumn:
-    """What is suppressed below a checked node, seen from one column.
+    """Suppression below a checked node, as it affects one column.
 
     Parameters
     ----------
     lost : ndarray of float64, shape (leaves,)
-        Records of each leaf that surely go.
+        Records of each leaf that are certainly suppressed.
     records : float
-        Records that surely go in all, those with an unknown value included.
+        Total of records that are certainly suppressed, including those with an unknown value.
     shares : ndarray of float64, shape (c,)
-        Of each class that goes in part: the largest share of its labels at the checked node.
+        For each class that is suppressed in part: the largest share of its labels at the checked node.
     parts : ndarray of float64, shape (c,)
-        Records of each of these that surely go.
+        Records of each of these classes that are certainly suppressed.
     """
 
     lost: Floats = field(repr=False)
@@ -290,8 +290,8 @@ class ForcedColumn:
 class ColumnModel(Model):
     """One figure per column, aggregated under the columns' weights.
 
-    Subclasses give `figure` (exact), `least` (a lower bound, at best the figure with nothing suppressed) and, where
-    more can be said below a checked node, `least_below`.
+    Subclasses define `figure` (exact), `least` (a lower bound, at best the figure with nothing suppressed) and, where a
+    checked node allows a sharper bound for its specializations, `least_below`.
     """
 
     closed_form = True
@@ -308,10 +308,10 @@ class ColumnModel(Model):
         ]
 
     def prepare(self) -> None:
-        """Work out what every figure needs."""
+        """Compute what every figure needs."""
 
     def figure(self, at: int, level: int, lost: Floats, suppressed: int) -> float:
-        """u of one column at a level, from the suppressed records of each leaf and their number in all."""
+        """u of one column at a level, from the suppressed records of each leaf and their total."""
         raise TypeError(f"{type(self).__name__} gives no figure")
 
     def least(self, at: int, level: int) -> float:
@@ -333,7 +333,7 @@ class ColumnModel(Model):
         return self._of(nodes, self._least)
 
     def forced_bounds(self, nodes: NDArray[np.int16], forced: Forced) -> Floats:
-        """`bounds`, sharpened by what surely goes below a checked node."""
+        """`bounds`, sharpened by the records that are certainly suppressed below it."""
         parts = [(rows, records) for rows, records in forced.partial if records > 0 and len(rows)]
         rows = np.concatenate([rows for rows, _ in parts]) if parts else np.zeros(0, dtype=np.int64)
         starts = np.cumsum([0, *(len(rows) for rows, _ in parts)])[:-1]
@@ -369,14 +369,14 @@ class ColumnModel(Model):
 
 
 SLACK = 1.0 - 1e-12
-"""What a bound that another sum gives is taken times, so that rounding never lifts it over the figure."""
+"""Factor for a bound that is summed in another order, so that rounding never lifts it above the figure."""
 
 
 class WholeModel(Model):
-    """One figure of a node's classes over all columns, the fixed ones too.
+    """One figure of a node's classes over all columns, including the fixed ones.
 
-    Subclasses give `figure` (exact) and `least` (a lower bound of each node); where more can be said, `least_below`
-    and `upward_bound`. A fixed column counts as a hierarchy of its distinct values without a level above.
+    Subclasses define `figure` (exact) and `least` (a lower bound of each node); where sharper bounds exist,
+    `least_below` and `upward_bound`. A fixed column counts as a hierarchy of its distinct values without a level above.
     """
 
     def figure(self, levels: Sequence[int], gone: Bools) -> float:
@@ -400,11 +400,11 @@ class WholeModel(Model):
         return self.least(nodes)[:, None]
 
     def forced_bounds(self, nodes: NDArray[np.int16], forced: Forced) -> Floats:
-        """`bounds`, sharpened by what surely goes below a checked node."""
+        """`bounds`, sharpened by the records that are certainly suppressed below it."""
         return np.maximum(self.least(nodes), self.least_below(nodes, forced))[:, None]
 
     def class_sizes(self, levels: Sequence[int], gone: Bools | None = None) -> tuple[Ints, Ints]:
-        """Class of each combination over all columns, and records that each keeps."""
+        """Class of each combination over all columns, and the records kept in each class."""
         from privpipe.kernels.lattice.node_classes import class_numbers, class_totals
 
         at = [*levels, *(0 for _ in self.table.fixed)]
@@ -414,13 +414,13 @@ class WholeModel(Model):
         return numbers, class_totals(numbers, count, counts)
 
     def surely_gone(self, forced: Forced) -> float:
-        """Records that go at every specialization, those with an unknown value included."""
+        """Records suppressed at every specialization, including those with an unknown value."""
         gone = float(self.records_of(forced.gone)) + sum(max(0.0, records) for _, records in forced.partial)
         return min(gone, float(self.table.records))
 
     @cached_property
     def domains(self) -> Floats:
-        """Size of each column's domain, those of the fixed columns included."""
+        """Size of each column's domain, including those of the fixed columns."""
         sizes = [max(hierarchy.domain_size, 1.0) for hierarchy in self.table.hierarchies]
         fixed = range(len(self.table.columns), self.table.codes.shape[1])
         return np.array([*sizes, *(float(max(len(np.unique(self.table.codes[:, at])), 1)) for at in fixed)])
@@ -439,7 +439,7 @@ class WholeModel(Model):
         return len(self.class_sizes([0] * len(self.table.columns))[1])
 
     def most_classes(self, nodes: NDArray[np.int16]) -> Floats:
-        """How many classes a node can have at the most, shape (M,): labels that occur, and combinations."""
+        """Most classes that a node can have, shape (M,): limited by labels that occur, and by combinations."""
         m = len(self.table.columns)
         labels = np.full(len(nodes), np.prod([seen[0] for seen in self._labels_seen[m:]]))
         for at, seen in enumerate(self._labels_seen[:m]):
@@ -447,7 +447,7 @@ class WholeModel(Model):
         return np.asarray(np.minimum(labels, float(max(self._tuples, 1))))
 
     def logs(self, base: NDArray[np.float64] | None = None) -> list[list[Floats]]:
-        """ln(share_j D_j) of each leaf, by column and level; what no label stands for is next to nothing."""
+        """ln(share_j D_j) of each leaf, by column and level; a share of 0 is raised to 1e-300."""
         return [
             [np.log(np.maximum(share, 1e-300) * self.domains[at]) for share in levels]
             for at, levels in enumerate(self.shares)

@@ -40,11 +40,11 @@ class CodedTable(Protocol):
 
     @property
     def fixed(self) -> tuple[str, ...]:
-        """Quasi-identifiers that stay as they are; their codes stand after those of `columns`."""
+        """Quasi-identifiers that are not generalized; their codes follow those of `columns`."""
 
     @property
     def hierarchies(self) -> tuple[Hierarchy, ...]:
-        """One a generalized column."""
+        """One per generalized column."""
 
     @property
     def codes(self) -> NDArray[np.int32]:
@@ -56,7 +56,7 @@ class CodedTable(Protocol):
 
     @property
     def records(self) -> int:
-        """N, those suppressed beforehand included."""
+        """N, including records suppressed beforehand."""
 
     @property
     def unknown(self) -> int:
@@ -68,7 +68,7 @@ class CodedTable(Protocol):
 
     @property
     def lookups(self) -> Sequence[Sequence[Lookup]]:
-        """Of each column and level: its place, the label's code of each leaf code, and how many labels there are."""
+        """For each column and level: its place, the label's code of each leaf code, and how many labels there are."""
 
     @property
     def packed(self) -> PackedColumns:
@@ -85,14 +85,14 @@ class Counted:
 
 @dataclass(frozen=True)
 class TableOfCodes:
-    """A `CodedTable` of arrays at hand.
+    """A `CodedTable` made of given arrays.
 
     Parameters
     ----------
     columns, fixed, hierarchies, codes, rows, records, unknown
         As in `CodedTable`.
     population_counts : callable, optional
-        Of a vector of levels: records of a population with the labels of each combination.
+        For a vector of levels: records of a population with the labels of each combination.
     """
 
     columns: tuple[str, ...]
@@ -142,16 +142,16 @@ class _Totals(PackedColumns):
 
 @dataclass(frozen=True)
 class TableOfColumns:
-    """A `CodedTable` of which each column is counted by itself: for models with one figure per column, at given levels.
+    """A `CodedTable` whose columns are counted separately: for models with one figure per column, at given levels.
 
-    It has no combinations; what is suppressed is what `lost` says.
+    It has no combinations; `lost` determines what is suppressed.
 
     Parameters
     ----------
     columns, hierarchies, records, unknown
         As in `CodedTable`.
     kept_and_lost, lost : ndarray of int64, shape (leaves of all columns,)
-        Records of each leaf whose values are known, and those of them that are suppressed: under any leaf that has
+        Records of each leaf whose values are known, and those of them that are suppressed: counted under any leaf with
         their label.
     """
 

@@ -1,7 +1,7 @@
-"""Scores that add up what all earlier columns reveal about a column: a tree splits by them where it cannot by each.
+"""Scores that sum the relations of a column to all earlier ones: a tree splits by them where single columns fail.
 
 A score is the fitted value of a ridge regression of the column on features of the codes of all earlier ones, hence a
-sum of one number for each column's code. Numbers are whole: a record's score is the same however it is added up.
+sum of one number for each column's code. Numbers are whole: a record's score is the same in any order of addition.
 
 Source: Hoerl, Kennard, Ridge regression, Technometrics 12, 1970; Gama, Functional trees, Machine Learning 55, 2004.
 """
@@ -31,26 +31,26 @@ __all__ = [
 ]
 
 Score = dict[str, Ints]
-"""Of each column, what each of its codes adds."""
+"""For each column, the number that each of its codes adds."""
 GRAIN = 256
-"""What a feature of 1, or of one deviation, is as a whole number: sums of products stay exact in floats."""
+"""Integer that represents a feature of 1, or of one deviation: sums of products stay exact in floats."""
 GROUPS = 10
-"""Groups of consecutive codes of a number that have a separate level, at most."""
+"""Most groups of consecutive codes of a number that have a separate level."""
 MOST_FEATURES = 1500
-"""Features of all columns, about: codes of wide tables share some."""
+"""Approximate limit of the features of all columns: codes of wide tables share some."""
 SHRINKAGE = 5.0
-"""Records that each feature is held towards nothing by: a rare category has little say."""
+"""Strength, in records, with which each feature is shrunk towards 0: a rare category has little influence."""
 DIRECTIONS = 8
-"""Scores of a category, at most."""
+"""Most scores of a category."""
 LEAST = 1e-6
-"""Share of a deviation's square; a score that explains less is rounding."""
+"""Least share of the variance; a score that explains less is rounding."""
 LARGEST = 1 << 16
-"""Of a score: fine enough to part records, too coarse for the last bits of a solved equation to matter."""
+"""Largest score: fine enough to separate records, too coarse for the last bits of a solved equation to matter."""
 ROWS = 8192
 
 
 def features_each(columns: int) -> int:
-    """Features that a category, or the groups of a number, may have at most.
+    """Most features that a category, or the groups of a number, may have.
 
     Examples
     --------
@@ -95,7 +95,7 @@ def number_features(counts: Ints, means: Floats, most: int = GROUPS) -> Ints:
     means : ndarray of float64, shape (codes - 1,)
         Value of each other code, ascending.
     most : int
-        Groups at most.
+        Most groups.
 
     Returns
     -------
@@ -143,7 +143,7 @@ class CodeMoments:
 
     @classmethod
     def of(cls, codes: Mapping[str, Ints], tables: Mapping[str, Ints]) -> Self:
-        """Of records with these codes."""
+        """Moments of records with these codes."""
         width = sum(table.shape[1] for table in tables.values())
         sums, products = np.zeros(1 + width), np.zeros((width, width))
         n = len(next(iter(codes.values()))) if codes else 0
@@ -155,11 +155,11 @@ class CodeMoments:
         return cls(tables, sums, products)
 
     def without(self, other: CodeMoments) -> CodeMoments:
-        """Of the records that are not among these."""
+        """Moments of the records that are not among these."""
         return CodeMoments(self.tables, self.sums - other.sums, self.products - other.products)
 
     def places(self, names: Sequence[str]) -> Ints:
-        """Where the features of these columns stand."""
+        """Places of the features of these columns."""
         ends = dict(zip(self.tables, np.cumsum([table.shape[1] for table in self.tables.values()]), strict=True))
         ranges = [np.arange(ends[name] - self.tables[name].shape[1], ends[name]) for name in names]
         return np.concatenate(ranges).astype(np.int64) if ranges else np.empty(0, np.int64)
@@ -172,7 +172,7 @@ class CodeMoments:
 
 
 def additive_scores(moments: CodeMoments, before: Sequence[str], target: str, ordered: bool) -> list[Score]:
-    """Scores of a column by those before it.
+    """Scores of a column from those before it.
 
     Parameters
     ----------
@@ -181,13 +181,13 @@ def additive_scores(moments: CodeMoments, before: Sequence[str], target: str, or
     target : str
     ordered : bool
         Whether it is a number: its rank, its value and whether it is missing have a score each. A category has one
-        for each of the leading directions that part its codes.
+        for each of the leading directions that separate its codes.
 
     Returns
     -------
     list of Score
-        Without those that explain nothing. Behind each, what is left of it without the column whose codes differ most
-        in it: a tree splits by that column anyway, and it would hide what is weak.
+        Without those that explain nothing. Each is followed by the same score without the column whose codes differ
+        most in it: a tree splits by that column anyway, and it would hide weak relations.
     """
     rows, columns = moments.places(before), moments.places([target])
     columns = columns[:3] if ordered else columns
@@ -195,16 +195,16 @@ def additive_scores(moments: CodeMoments, before: Sequence[str], target: str, or
     columns, own = columns[own > LEAST], own[own > LEAST]
     if not len(rows) or not len(columns):
         return []
-    told = moments.centred(rows, rows)
-    weights = np.linalg.solve(told + SHRINKAGE * np.eye(len(rows)), moments.centred(rows, columns)) / np.sqrt(own)
+    covariance = moments.centred(rows, rows)
+    weights = np.linalg.solve(covariance + SHRINKAGE * np.eye(len(rows)), moments.centred(rows, columns)) / np.sqrt(own)
     if not ordered:
-        weights = weights @ _directions(weights.T @ told @ weights)
-    found = [_parts(moments.tables, before, each) for each in weights.T if each @ told @ each > LEAST]
+        weights = weights @ _directions(weights.T @ covariance @ weights)
+    found = [_parts(moments.tables, before, each) for each in weights.T if each @ covariance @ each > LEAST]
     return [_whole(each) for parts in found for each in (parts, _without_widest(parts)) if each]
 
 
 def _directions(explained: Floats) -> Floats:
-    """Leading directions of fitted shares, each share in its deviations."""
+    """Leading directions of fitted shares, each share in units of its deviation."""
     vectors = np.linalg.eigh(explained)[1][:, ::-1]
     leading = vectors[:, : min(DIRECTIONS, max(len(vectors) - 1, 1))]  # shares add up to one: the last adds nothing
     largest = np.abs(np.round(leading, 9)).argmax(axis=0)
@@ -212,7 +212,7 @@ def _directions(explained: Floats) -> Floats:
 
 
 def _parts(tables: Mapping[str, Ints], before: Sequence[str], weights: Floats) -> dict[str, Floats]:
-    """What each code adds; nothing of columns that add the same to every record."""
+    """The number that each code adds; without columns that add the same to every record."""
     ends = np.cumsum([tables[name].shape[1] for name in before])
     parts = zip(before, np.split(weights, ends[:-1]), strict=True)
     found = {name: (tables[name] / GRAIN) @ each for name, each in parts}
@@ -220,7 +220,7 @@ def _parts(tables: Mapping[str, Ints], before: Sequence[str], weights: Floats) -
 
 
 def _without_widest(parts: Mapping[str, Floats]) -> dict[str, Floats]:
-    """What remains next to the column whose codes differ most, unless that is one column."""
+    """The parts without the column whose codes differ most, unless fewer than two would remain."""
     widest = max(parts, key=lambda name: round(float(parts[name].std()), 9))
     return {name: each for name, each in parts.items() if name != widest} if len(parts) > 2 else {}
 

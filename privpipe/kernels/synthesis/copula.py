@@ -64,14 +64,14 @@ def normal_quantiles(shares: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class ValueRanks:
-    """Distinct values of a column with the ranks they stand at: a mid-rank is a function of the value alone.
+    """Distinct values of a column with their ranks: a mid-rank is a function of the value only.
 
     Parameters
     ----------
     values : ndarray of float64 or int64, shape (m,)
         Distinct, ascending.
     offsets : ndarray of int64, shape (m + 1,)
-        Value number i stands at ranks offsets[i] .. offsets[i + 1] - 1.
+        Value number i has the ranks offsets[i] .. offsets[i + 1] - 1.
 
     Examples
     --------
@@ -94,7 +94,7 @@ class ValueRanks:
         return int(self.offsets[-1])
 
     def doubled(self, values: Floats | Ints) -> Ints:
-        """Twice the 0-based mid-rank of each value: an integer. Of a value that does not occur, anything."""
+        """Twice the 0-based mid-rank of each value: an integer. Undefined for a value that does not occur."""
         if not len(self.values):
             return np.zeros(len(values), np.int64)
         at = np.minimum(np.searchsorted(self.values, values), len(self.values) - 1)
@@ -152,25 +152,25 @@ def proper_correlation(matrix: Floats, least: float = 0.0) -> Floats:
 
 
 Pairs = Mapping[tuple[int, int], Ints]
-"""Records by the codes of two columns, the lower column number first."""
+"""Records by the codes of two columns, with the lower column number first."""
 SWEEPS = 200
 STILL = 1e-12
 DIGITS = 9
 
 
 def optimal_scores(pairs: Pairs, counts: Sequence[Ints], fixed: Mapping[int, Floats]) -> list[Floats]:
-    """One score a category: mean 0 and deviation 1 over the records; zeros where a column has no variance.
+    """One score per category: mean 0 and deviation 1 over the records; zeros where a column has no variance.
 
-    Each column without given scores in turn takes as scores the means of the others' scores over its categories, added
-    up by their squared correlations with it; where no record misses any, no step lowers the sum of the cubes of the
-    absolute correlations. Strong relations so weigh more than many weak ones. It begins with its first correspondence
-    axis against all others.
+    Each column without given scores in turn takes as scores the means of the others' scores over its categories,
+    weighted by their squared correlations with it; where no value is missing, no step lowers the sum of the cubes of
+    the absolute correlations. Strong relations thus weigh more than many weak ones. A column starts with its first
+    correspondence axis against all others.
 
     Parameters
     ----------
     pairs : mapping of (int, int) to ndarray of int64
-        Records by the codes of columns i < j, shape (categories of i, categories of j); records that miss one are left
-        out, and a pair may be.
+        Records by the codes of columns i < j, shape (categories of i, categories of j); records that miss one value are
+        left out, and pairs may be left out.
     counts : sequence of ndarray of int64
         Records of each category, by column.
     fixed : mapping of int to ndarray of float64
@@ -255,7 +255,7 @@ def order_correlation(classes: Ints, one: Ints, other: Ints) -> tuple[float, flo
         T / D in [-1, 1]; T the sum over classes of the products of centred ranks, D = sum f (f^2 - 1) / 12. NaN where
         no class has two members.
     sd : float
-        Of rho where the orders have nothing to do with each other; NaN alike.
+        Standard deviation of rho where the orders are unrelated; NaN where rho is.
     compared : int
         Records in classes of at least two.
 
@@ -312,7 +312,7 @@ def inverse_shares(u: Floats, shares: Sequence[float] | Floats) -> Ints:
 
 
 def within_share(u: Floats, codes: Ints, shares: Sequence[float] | Floats) -> Floats:
-    """How far u lies on its way through the interval of its category, in [0, 1).
+    """Relative position of u within the interval of its category, in [0, 1).
 
     Examples
     --------
@@ -353,7 +353,7 @@ def interval_terms(shares: Sequence[float] | Floats) -> Floats:
     Parameters
     ----------
     shares : sequence of float
-        Of consecutive intervals, above 0, with sum 1. More than 2,000 are joined to about as many.
+        Shares of consecutive intervals, above 0, with sum 1. More than 2,000 are merged to about 2,000.
 
     Returns
     -------
@@ -376,7 +376,7 @@ def interval_terms(shares: Sequence[float] | Floats) -> Floats:
     if len(widths) < 2 or not sd > 0:
         return np.zeros(TERMS)
     cuts = normal_quantiles(np.clip(np.cumsum(widths)[:-1], EDGE, 1.0 - EDGE))
-    # The integral of a polynomial over an interval is that of the one before it at its two ends.
+    # The integral of a polynomial over an interval follows from the previous polynomial at its two ends.
     steps = np.diff(centred) / sd * np.exp(-cuts * cuts / 2.0) / np.sqrt(2.0 * np.pi)
     before, here, found = np.zeros(len(cuts)), np.ones(len(cuts)), np.empty(TERMS)
     for k in range(1, TERMS + 1):
@@ -402,7 +402,7 @@ def grouped_correlation(latent: Floats, first: Floats, second: Floats) -> Floats
 
 
 def latent_correlation(observed: Floats, first: Floats, second: Floats) -> Floats:
-    """Correlation of the variables where the scores have this one; -1 or 1 where none reaches it, 0 where it is 0.
+    """Correlation of the variables where the scores have this one; -1 or 1 where none achieves it, 0 where it is 0.
 
     Examples
     --------

@@ -1,10 +1,11 @@
-"""Draws from leaves, tilted by what all earlier columns add to the leaf: relations too weak to split by are kept.
+"""Draws from leaves, tilted by the earlier columns: this preserves relations that are too weak for splits.
 
-Two codes are drawn from a leaf, and a coin takes one of them. It leans by the sum of what the record's codes say less
-the leaf's mean of it, so that averaged over a leaf's records its shares stay, and a code is drawn at most twice as
-often as its share. Sums are learnt such that the covariances of the column with every feature of every earlier column
-are those of the records, as far as coins can lean: for a number by least squares within leaves, for a category by one
-step of Newton towards the likeliest odds, with an intercept for each leaf and code.
+Two codes are drawn from a leaf, and a coin chooses one of them. It is biased by the sum of the weights of the record's
+codes minus the leaf's mean of this sum, so that the shares of a leaf are preserved on average over its records, and a
+code is drawn at most twice as often as its share. Weights are learnt such that the covariances of the column with every
+feature of every earlier column are those of the records, as far as coins can be biased: for a number by least squares
+within leaves, for a category by one Newton step towards the maximum-likelihood odds, with an intercept per leaf and
+code.
 
 Source: Mundlak, On the pooling of time series and cross section data, Econometrica 46, 1978 (within groups); Landwehr,
 Hall, Frank, Logistic model trees, Machine Learning 59, 2005.
@@ -29,30 +30,30 @@ if TYPE_CHECKING:
 __all__ = ["LeafTilt", "Tilting"]
 
 STEPS = 4096
-"""A weight of 1 as a whole number; sums of weights and features are whole numbers too."""
+"""Integer that represents a weight of 1; sums of weights and features are integers, too."""
 HEAVIEST = 1 << 18
-"""Of a weight: coins lean no further."""
+"""Largest weight: coins cannot be biased further."""
 WHOLE = STEPS * GRAIN
 LONGEST = 2**31 - 1
 OUTPUTS = 3
-"""Of a number: rank, value, and whether it is missing; its first features."""
+"""Outputs of a number: rank, value, and whether it is missing; these are its first features."""
 SOFTENING = 0.02
-"""Share of an output's variance in a leaf that is added to it: rank and value hardly differ in some leaves."""
+"""Share of an output's variance in a leaf that is added to it, since rank and value hardly differ in some leaves."""
 ROUNDS = 8
 CLOSE = 1e-3
-"""Share of what is to be moved, squared, that may be left."""
+"""Squared relative residual at which the iteration stops."""
 
 
 @dataclass(frozen=True)
 class LeafTilt:
-    """What each feature of the earlier columns adds, for each output of a column, and the means of the sums in leaves.
+    """Weight of each feature of the earlier columns, for each output of a column, and the means of the sums in leaves.
 
     Parameters
     ----------
     weights : ndarray of int64, shape (features, outputs)
-        Of a number, outputs are those of its features that are rank, value and missing; of a category, its codes.
+        For a number, outputs are its features rank, value and missing; for a category, its codes.
     means : ndarray of int64, shape (nodes, outputs)
-        Of a node that is not a leaf: 0.
+        0 for a node that is not a leaf.
     """
 
     weights: Ints = field(repr=False)
@@ -68,7 +69,7 @@ class LeafTilt:
         moments: CodeMoments,
         ordered: bool,
     ) -> Self:
-        """Of the records that the tree was grown of, and their moments.
+        """Learn from the records that the tree was grown from, and their moments.
 
         Parameters
         ----------
@@ -79,16 +80,16 @@ class LeafTilt:
             At least one.
         target : str
         moments : CodeMoments
-            Of these records.
+            Moments of these records.
         ordered : bool
             Whether the target is a number.
         """
-        told = _Told.of(tree, columns, before, target, moments)
-        found = told.of_number(moments.tables[target][:, :OUTPUTS]) if ordered else told.of_category()
+        relations = _LeafRelations.of(tree, columns, before, target, moments)
+        found = relations.of_number(moments.tables[target][:, :OUTPUTS]) if ordered else relations.of_category()
         weights = np.clip(np.rint(found * STEPS), -HEAVIEST, HEAVIEST).astype(np.int64)
-        # A leaf's mean of its records' sums is the sum of the mean features: both are whole numbers to begin with.
+        # A leaf's mean of its records' sums is the sum of the mean features: both start as whole numbers.
         means = np.zeros((len(tree.left), weights.shape[1]))
-        means[told.held] = (told.sums @ weights) / told.counts[:, None]
+        means[relations.held] = (relations.sums @ weights) / relations.counts[:, None]
         return cls(weights, np.clip(np.rint(means), -LONGEST, LONGEST).astype(np.int64))
 
     def to_dict(self) -> dict[str, Any]:
@@ -97,7 +98,7 @@ class LeafTilt:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """From that."""
+        """The tilt of `to_dict`."""
         outputs = max(int(data["outputs"]), 1)
         try:
             return cls(*(unpacked(data[name]).reshape(-1, outputs) for name in ("weights", "means")))
@@ -106,18 +107,18 @@ class LeafTilt:
 
 
 @dataclass(frozen=True)
-class _Told:
-    """What records reveal about a column within the leaves of its tree, in features."""
+class _LeafRelations:
+    """The relation of a column to features within the leaves of its tree."""
 
     columns: Mapping[str, Ints]
     tables: Mapping[str, Ints]
     target: Ints
-    leaves: Ints  # place of each record's leaf among those that hold any
+    leaves: Ints  # place of each record's leaf among those with records
     held: Ints
     counts: Ints  # of each leaf
     shares: Floats  # of each leaf and code
     sums: Floats  # of the features, of each leaf; whole numbers
-    crossed: Floats  # of the features, of each code, less what its leaves' means explain: in records
+    crossed: Floats  # of the features, of each code, minus the part explained by its leaves' means: in records
     within: Floats  # covariances of features within leaves, in records
 
     @classmethod
@@ -140,12 +141,12 @@ class _Told:
         return cls(known, tables, y, leaves, held, counts, shares, sums, crossed, within)
 
     def of_number(self, outputs: Ints) -> Floats:
-        """What each feature adds to the outputs of a number, in deviations: least squares within leaves."""
+        """Weight of each feature for the outputs of a number, in deviations: least squares within leaves."""
         crossed = self.crossed.T @ (outputs / GRAIN)
         return np.asarray(np.linalg.solve(self.within + SHRINKAGE * np.eye(len(self.within)), crossed), np.float64)
 
     def of_category(self) -> Floats:
-        """What each feature adds to the odds of each code: a step of Newton, by conjugate gradients."""
+        """Weight of each feature for the odds of each code: one Newton step, by conjugate gradients."""
         roots, vectors = np.linalg.eigh(self.within)
         totals = self.counts @ self.shares / self.counts.sum()
         scales = np.maximum(roots, 0.0)[:, None] * totals + SHRINKAGE
@@ -166,7 +167,7 @@ class _Told:
         return found
 
     def _moved(self, weights: Floats) -> Floats:
-        """How far these weights move the sums of the features of each code, and the ridge."""
+        """How far these weights move the sums of the features of each code, plus the ridge term."""
         means, moved = (self.sums @ weights) / (self.counts[:, None] * GRAIN), SHRINKAGE * weights
         for start in range(0, len(self.target), ROWS):
             here = slice(start, start + ROWS)
@@ -192,16 +193,16 @@ def _summed(groups: Ints, count: int, columns: Mapping[str, Ints], tables: Mappi
 
 @dataclass(frozen=True)
 class Tilting:
-    """A tilt made ready to draw: sums by code instead of by feature.
+    """A tilt prepared for draws: sums by code instead of by feature.
 
     Parameters
     ----------
     added : mapping of column to ndarray of int64, shape (codes, outputs)
     means : ndarray of int64, shape (nodes, outputs)
     outputs : ndarray of int64, shape (codes of the target, outputs), optional
-        Of a number.
+        Only for a number.
     inverses : ndarray of float64, shape (nodes, outputs, outputs), optional
-        Of a number: of the covariances of its outputs in each leaf.
+        Only for a number: inverses of the covariances of its outputs in each leaf.
     """
 
     added: Mapping[str, Ints] = field(repr=False)
@@ -219,7 +220,7 @@ class Tilting:
         target: str,
         ordered: bool,
     ) -> Self:
-        """Of the features of each column's codes, and which of them come before.
+        """From the features of each column's codes, and the earlier columns.
 
         Raises
         ------
@@ -237,7 +238,7 @@ class Tilting:
         return cls(added, tilt.means, outputs, None if outputs is None else _inverses(tree, outputs))
 
     def taken(self, leaves: Ints, columns: Mapping[str, Ints], first: Ints, second: Ints, coins: Floats) -> Ints:
-        """Of two codes drawn from its leaf the one that each record's coin takes, a uniform.
+        """For each record, the one of two codes from its leaf that its coin, a uniform, chooses.
 
         Examples
         --------
@@ -268,7 +269,7 @@ class Tilting:
 
 
 def _inverses(tree: CodeTree, outputs: Ints) -> Floats:
-    """Of each leaf, the inverse of its covariances of the outputs; sums of whole numbers, by no order of records."""
+    """For each leaf, the inverse of its covariances of the outputs; integer sums, independent of the record order."""
     nodes, width = len(tree.left), outputs.shape[1]
     records = np.diff(tree.ends, prepend=0)
     at = np.repeat(np.arange(nodes), np.diff(tree.offsets))

@@ -32,7 +32,7 @@ __all__ = [
 
 
 Below = Callable[[int], int]
-"""A uniform integer from 0 below a bound; secret, fresh and never from a published seed."""
+"""Draws a uniform integer from 0 to below a bound; secret, fresh and never from a published seed."""
 SECRET: Below = secrets.randbelow
 LARGEST_ORDER = 1e6
 
@@ -113,7 +113,7 @@ def discrete_laplace(scale: Fraction, below: Below = SECRET) -> int:
 
 
 def chosen(scores: Sequence[int], rate: Fraction, below: Below = SECRET) -> int:
-    """A position with probability proportional to exp(rate * score), exactly: drawn evenly, and taken or left.
+    """A position with probability exactly proportional to exp(rate * score), by uniform draws and rejection.
 
     Examples
     --------
@@ -146,13 +146,13 @@ def delta_of(rho: float, epsilon: float) -> float:
 
 
 def _exponent(rho: float, epsilon: float, log_beyond: float) -> float:
-    beyond = math.exp(log_beyond)  # the order less one
+    beyond = math.exp(log_beyond)  # the order minus one
     order = 1 + beyond
     return beyond * (order * rho - epsilon) - math.log(beyond) + order * math.log(beyond / order)
 
 
 def rho_within(epsilon: float, delta: float) -> float:
-    """Largest rho that is found to be within (epsilon, delta), from below.
+    """Largest rho found to be within (epsilon, delta), approximated from below.
 
     Examples
     --------
@@ -183,7 +183,7 @@ def measured(
 ) -> dict[str, Any]:
     """Noisy one-way marginals, a tree of pairs chosen by them, and noisy marginals of its pairs.
 
-    A third of rho goes to each. One unit changes a count by at most `most` records in all.
+    A third of rho is spent on each. One unit changes counts by at most `most` records in total.
 
     Parameters
     ----------
@@ -196,7 +196,7 @@ def measured(
     Returns
     -------
     dict
-        `ones`, `tree` (list of pairs), `pairs` (noisy counts of each), `spent` (rho, at most as asked).
+        `ones`, `tree` (list of pairs), `pairs` (noisy counts of each), `spent` (rho, at most the given one).
     """
     d = len(ones)
     third = Fraction(int(rho * GRAIN * GRAIN), 3 * GRAIN * GRAIN)
@@ -217,7 +217,7 @@ def measured(
 
 
 def _variance(queries: int, most: int, rho: Fraction) -> Fraction:
-    """Of noise on so many queries; rounded up, so that no more than rho is spent."""
+    """Variance of the noise on this number of queries; rounded up, so that no more than rho is spent."""
     wanted = Fraction(queries * most * most) / (2 * rho)
     return Fraction(-((-wanted.numerator * 1024) // wanted.denominator), 1024)
 
@@ -229,13 +229,13 @@ def _chosen_tree(
     most: int,
     choice: Callable[[Sequence[int], Fraction], int],
 ) -> tuple[list[tuple[int, int]], Fraction]:
-    """Pairs that differ most from what one-way marginals say, one after the other, each joining two parts."""
+    """Pairs that differ most from the product of their marginals, one after another, each connecting two parts."""
     # The exponential mechanism of rate e/2 a unit costs e^2/8; the root is rounded down.
     e = Fraction(int(float(8 * rho) ** 0.5 * GRAIN * (1 - 1e-9)), GRAIN)
     estimates = [on_simplex(counts.astype(np.float64), max(float(counts.sum()), 1.0)) for counts in noisy]
     scores = {}
     for (i, j), counts in pairs.items():
-        # Whole numbers, so that one record moves a score by one at most.
+        # Whole numbers, so that one record changes a score by at most one.
         product = np.rint(np.outer(estimates[i], estimates[j]) / max(float(estimates[i].sum()), 1.0)).astype(np.int64)
         scores[i, j] = int(np.abs(counts - product).sum())
     part = list(range(len(noisy)))
@@ -249,7 +249,7 @@ def _chosen_tree(
 
 
 def on_simplex(values: Floats, total: float) -> Floats:
-    """The nearest numbers from 0 that add up to `total`.
+    """The nearest non-negative numbers that add up to `total`.
 
     Examples
     --------
@@ -264,8 +264,8 @@ def on_simplex(values: Floats, total: float) -> Floats:
 def fitted(found: Mapping[str, Any]) -> dict[str, Any]:
     """One distribution of the noisy marginals: `total`, and steps of (column, parent or -1, shares by parent's code).
 
-    Each pair is projected to counts from 0 and scaled in turn to the one-way marginals of its two columns, so that
-    pairs agree in the columns they share and the tree needs no further fitting.
+    Each pair is projected to non-negative counts and scaled in turn to the one-way marginals of its two columns, so
+    that pairs agree in the columns they share and the tree needs no further fitting.
 
     Examples
     --------
@@ -295,7 +295,7 @@ def fitted(found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _scaled(table: Floats, rows: Floats, columns: Floats) -> Floats:
-    # A cell of nothing never grows: a little of independence leaves every marginal within reach.
+    # A cell of 0 never grows: adding a little of the independent table keeps every marginal reachable.
     table = table + 1e-6 * np.outer(rows, columns) / max(float(rows.sum()), 1.0)
     for _ in range(ROUNDS):
         sums = table.sum(axis=1)

@@ -1,4 +1,4 @@
-"""Trees of the distribution of a column's codes given other columns: grown, pruned, walked and drawn from.
+"""Trees of the distribution of a column's codes given other columns: growth, pruning, traversal and draws.
 
 Source: Reiter, Using CART to generate partially synthetic public use microdata, J. Official Statistics 21(3), 2005;
 Nowok, Raab, Dibben, synthpop, J. Statistical Software 74(11), 2016. Unordered predictors are put in an order by the
@@ -34,7 +34,7 @@ __all__ = [
 
 
 def pruned(left: Ints, right: Ints, leaves: Ints, persons: Sequence[Ints], least: int) -> tuple[Ints, Ints, Ints, Ints]:
-    """The tree without the splits that leave a side of fewer persons than `least`.
+    """The tree without the splits that leave a side with fewer persons than `least`.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def pruned(left: Ints, right: Ints, leaves: Ints, persons: Sequence[Ints], least
     Returns
     -------
     kept : ndarray of int64
-        The nodes that are left, by their old numbers, a parent before its children.
+        The remaining nodes, by their old numbers, a parent before its children.
     left, right : ndarray of int64
         By the new numbers.
     leaves : ndarray of int64, shape (n,)
@@ -119,7 +119,7 @@ def require_trees(place: str) -> Any:
     except ImportError:
         raise UnsupportedError(
             f"{place}: method: cart needs scikit-learn, which is not installed; `pip install 'privpipe[utility]'`, "
-            "or say `method: copula`"
+            "or use `method: copula`"
         ) from None
     return sklearn.tree
 
@@ -169,7 +169,7 @@ class CodeTree:
     Parameters
     ----------
     orders : mapping of predictor to ndarray of int64
-        Of each predictor in use, the place of each of its codes; thresholds are over places.
+        For each predictor in use, the place of each of its codes; thresholds apply to places.
     feature, threshold, left, right : ndarray of int64, shape (nodes,)
         Records whose place is at most the threshold go left; -1 in `left`: a leaf.
     offsets : ndarray of int64, shape (nodes + 1,)
@@ -177,7 +177,7 @@ class CodeTree:
     codes, ends : ndarray of int64
         Codes in each leaf, ascending, and the running sum of their records, over all leaves.
     scores : sequence of Score
-        Features behind the predictors: sums over columns of what each code adds.
+        Features after the predictors: sums over columns of a number for each code.
     """
 
     orders: Mapping[str, Ints] = field(repr=False)
@@ -209,7 +209,7 @@ class CodeTree:
         target : ndarray of int64, shape (n,)
             Codes from 0.
         outputs : ndarray of float64, shape (n, o), optional
-            What an ordered target is distinguished by: squared errors; none: the entropy of the codes.
+            Outputs of an ordered target, for squared errors; none: the entropy of the codes.
         predictors : mapping of column to ndarray of int64, shape (n,)
         orders : mapping of column to ndarray of int64
         min_leaf : int
@@ -217,7 +217,7 @@ class CodeTree:
         scores : sequence of Score
             Over columns among the predictors.
         persons : sequence of ndarray of int64, shape (n,)
-            The person of each record (and the household): a leaf is of at least `min_leaf` different ones of each.
+            The person of each record (and the household): a leaf has at least `min_leaf` different ones of each.
         """
         names = [name for name in predictors if len(target) and predictors[name].min() != predictors[name].max()]
         if not names or len(target) < 2 * min_leaf or target.min() == target.max():
@@ -227,7 +227,7 @@ class CodeTree:
         X = np.column_stack([*placed, *(score_of(score, predictors) for score in scores)]).astype(np.float32)
         same = {"min_samples_leaf": min_leaf, "random_state": 0}
         if outputs is None:
-            # Entropy parts rare categories too, which Gini's impurity hardly sees.
+            # Entropy also separates rare categories, to which the Gini impurity is hardly sensitive.
             fitted = trees.DecisionTreeClassifier(criterion="entropy", **same).fit(X, target).tree_
         else:
             fitted = trees.DecisionTreeRegressor(**same).fit(X, outputs).tree_
@@ -270,7 +270,7 @@ class CodeTree:
         return np.asarray(_walk(*words))
 
     def drawn(self, leaves: Ints, uniforms: Floats) -> Ints:
-        """A code from each leaf by its counts; of a tree that saw no record, -1.
+        """A code from each leaf by its counts; -1 for a tree without records.
 
         Examples
         --------
@@ -282,37 +282,37 @@ class CodeTree:
             return np.full(len(leaves), -1, np.int64)
         running = np.concatenate([[0], self.ends])
         first, last = running[self.offsets[leaves]], running[self.offsets[leaves + 1]]
-        # The records of all leaves are in one array, so one search serves them all.
+        # The records of all leaves are in one array, so one search is enough for all.
         picked = np.minimum(first + np.floor(uniforms * (last - first)).astype(np.int64), last - 1)
         return np.asarray(self.codes[np.searchsorted(self.ends, picked, side="right")])
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON; long rows of integers as text."""
         arrays = {name: packed(getattr(self, name)) for name in ARRAYS}
-        # A list: thresholds speak of predictors by place, and JSON may sort the keys of a mapping.
+        # A list: thresholds refer to predictors by place, and JSON may sort the keys of a mapping.
         orders = [[name, order.tolist()] for name, order in self.orders.items()]
         scores = [[[name, packed(weights)] for name, weights in score.items()] for score in self.scores]
         return {"orders": orders, "scores": scores, **arrays}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """From that.
+        """The tree of `to_dict`.
 
         Raises
         ------
         UsageError
-            Not a tree: a way down it may never end, or leave it.
+            Not a tree: a path down may never end, or lead outside.
         """
         orders = {name: np.array(order, np.int64) for name, order in data["orders"]}
-        # A plan of before there were scores has none, and draws the same records as ever.
+        # A plan made before scores existed has none, and still draws the same records.
         scores = [{name: unpacked(weights) for name, weights in score} for score in data.get("scores", ())]
         found = cls(orders, **{name: unpacked(data[name]) for name in ARRAYS}, scores=scores)
         if not found._is_whole():
-            raise UsageError(f"the plan holds a tree of {len(found.left)} nodes that is none: make a new plan")
+            raise UsageError(f"the plan contains an invalid tree of {len(found.left)} nodes: make a new plan")
         return found
 
     def fits(self, sizes: Mapping[str, int], own: int) -> bool:
-        """Whether it looks up nothing but the codes of these columns, of which there are so many, and draws its own.
+        """Whether it looks up only codes of these columns, within their sizes, and draws codes of the target.
 
         Examples
         --------
@@ -380,7 +380,7 @@ def category_order(codes: Ints, size: int, outputs: Floats) -> Ints:
     else:
         score = centred[:, 0]
     found = np.zeros(size, np.int64)
-    # Rounded: what differs in the last bit alone ties, and ties go by code.
+    # Rounded: values that differ only in the last bits tie, and ties go by code.
     found[held[np.argsort(np.round(score, 12), kind="stable")]] = np.arange(len(held))
     return found
 
@@ -388,7 +388,7 @@ def category_order(codes: Ints, size: int, outputs: Floats) -> Ints:
 def mutual_information(columns: Sequence[Ints]) -> Floats:
     """Share of each column's entropy that each other one explains, shape (c, c): I(row; column) / H(row).
 
-    Less what chance would give, as far as it goes: (rows - 1)(columns - 1) / 2n nats.
+    Minus the expectation by chance, (rows - 1)(columns - 1) / 2n nats, but at least 0.
 
     Examples
     --------
@@ -411,7 +411,7 @@ def mutual_information(columns: Sequence[Ints]) -> Floats:
 
 
 def entropy(counts: Ints) -> float:
-    """Of the shares of these counts, in nats.
+    """Entropy of the shares of these counts, in nats.
 
     Examples
     --------

@@ -1,11 +1,11 @@
-"""Cells of a column of numbers, the persons behind them, and the points at which values are released.
+"""Cells of a column of numbers, their persons, and the points at which values are released.
 
 A value that enough records hold is a separate cell and is released unchanged. The rare ones form cells of
 consecutive values; within a cell, groups of at least five records are released as two points of their mean and
-deviation (mean less and plus deviation, unless the group is skewed), so that mean and variance of a tail stay, and no
-point is a value that only few records hold. Where all numbers near are taken, as in a running number or in days, none
-is free, and the point is the nearest one within the range: it stands for its group, and reveals no more than that the
-numbers are dense. Where a column has no number between its ends, the point is the rounded mean of the group.
+deviation (mean minus and plus deviation, unless the group is skewed), so that mean and variance of a tail are
+preserved, and no point is a value that only few records hold. Where all near numbers are taken, as for serial numbers
+or days, the point is the nearest number within the range: it represents its group, and reveals only that the numbers
+are dense. Where a column has no number between its ends, the point is the rounded mean of the group.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ __all__ = ["FEWEST", "Pairs", "ValueCells", "ValuePersons", "first_of_each"]
 
 
 Pairs = tuple[Ints, Ints]
-"""Places of values, ascending, with a person of each."""
+"""Places of values, ascending, with one person for each entry."""
 
 
 def first_of_each(places: Ints, persons: Ints, enough: int) -> Pairs:
-    """Different persons of each place, the smallest codes first and no more than are enough.
+    """Different persons of each place, the smallest codes first and at most `enough`.
 
     Examples
     --------
@@ -54,9 +54,9 @@ class ValuePersons:
     Parameters
     ----------
     offsets : tuple of ndarray of int64, shape (m + 1,)
-        Of each unit (persons, households) where the codes of each value begin.
+        For each unit (persons, households), where the codes of each value begin.
     codes : tuple of ndarray of int64
-        The codes of each unit, value by value: all that a value has, or as many as are enough.
+        The codes of each unit, value by value: all persons of a value, or as many as are enough.
 
     Examples
     --------
@@ -70,14 +70,14 @@ class ValuePersons:
 
     @classmethod
     def of(cls, units: Sequence[Pairs], size: int) -> Self:
-        """From the pairs of `first_of_each`, unit by unit, of so many values."""
+        """From the pairs of `first_of_each`, unit by unit, for `size` values."""
         return cls(
             tuple(np.searchsorted(places, np.arange(size + 1)) for places, _ in units),
             tuple(persons for _, persons in units),
         )
 
     def counts(self) -> Ints:
-        """Persons of each value, no more than are enough: of several units the fewest."""
+        """Persons of each value, at most as many as are enough: the fewest over several units."""
         return np.asarray(np.min([np.diff(offsets) for offsets in self.offsets], axis=0), np.int64)
 
     def number(self, places: Ints) -> int:
@@ -88,7 +88,7 @@ class ValuePersons:
         )
 
     def taken(self, places: Ints) -> ValuePersons:
-        """Those of some of the values, numbered from 0."""
+        """Persons of some of the values, numbered from 0."""
         units = []
         for offsets, codes in zip(self.offsets, self.codes, strict=True):
             sizes = np.diff(offsets)[places]
@@ -98,9 +98,9 @@ class ValuePersons:
         return ValuePersons(tuple(each for each, _ in units), tuple(each for _, each in units))
 
     def joined(self, firsts: Ints, least: int) -> Ints:
-        """First values of runs of consecutive values, of those given: each of at least so many persons, if all are.
+        """First values of runs of consecutive given values, each of at least `least` persons if all together are.
 
-        A run of fewer goes on into the next; the last one belongs to the run before it.
+        A run of fewer persons continues into the next; a last one belongs to the run before it.
         """
         kept: list[int] = []
         first: int | None = None
@@ -119,16 +119,16 @@ class ValuePersons:
 
 
 FEWEST = 5
-"""Records of a group at the least, whatever count makes a value rare."""
+"""Least records of a group, whatever count makes a value rare."""
 MOST_GROUPS = 32
 MOST_ATOMS = 1000
 FARTHEST = 64
-"""Steps of the grid that a point moves at most to be no rare value."""
+"""Most grid steps that a point moves to avoid a rare value."""
 MOST_DECIMALS = 6
 EIGHTHS = 8
 LEAST_GAIN = 0.01
 WITHIN = 0.9
-"""Share of the way to the end of its group that a point goes at most: with two values it would be these."""
+"""Largest share of the distance to the end of its group that a point moves: with two values it would equal these."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ class ValueCells:
     Parameters
     ----------
     atoms : ndarray, shape (a,)
-        Values that are released as they are, ascending.
+        Values that are released unchanged, ascending.
     atom_cells : ndarray of int64, shape (a,)
         Cell of each.
     starts : ndarray, shape (r,)
@@ -147,7 +147,7 @@ class ValueCells:
         Cell of each.
     means : ndarray of float64, shape (cells,)
     points : tuple of tuples of numbers
-        Of each cell, equally likely; none: its values cannot be released.
+        Points of each cell, equally likely; none: its values cannot be released.
     """
 
     atoms: NDArray[Any] = field(repr=False)
@@ -177,10 +177,10 @@ class ValueCells:
         min_count : int
             A value of fewer records is rare.
         parted : bool
-            Half of the cells hold equal counts, and the others come of parting those that vary most: for models to
-            which all values of a cell are alike.
+            Half of the cells hold equal counts, and the others result from splitting those that vary most: for models
+            that do not distinguish the values of a cell.
         persons : ValuePersons, optional
-            Of each value: these are counted instead of records, also in cells and in the groups of a cell.
+            Persons of each value, counted instead of records, also in cells and in the groups of a cell.
 
         Examples
         --------
@@ -225,7 +225,7 @@ class ValueCells:
 
     @classmethod
     def _of_atoms(cls, atoms: NDArray[Any], rare: NDArray[Any]) -> Self:
-        """Without cells of rare values: each of these few goes to the nearest value that is not rare."""
+        """Without cells of rare values: each rare value goes to the nearest value that is not rare."""
         means = atoms.astype(np.float64)
         if not len(atoms):
             return cls(
@@ -239,7 +239,7 @@ class ValueCells:
         return len(self.points)
 
     def cells(self, values: NDArray[Any]) -> Ints:
-        """Cell of each value; of a missing one, anything."""
+        """Cell of each value; undefined for a missing one."""
         found = np.zeros(len(values), np.int64)
         if len(self.starts):
             at = np.searchsorted(self.starts, values, side="right") - 1
@@ -252,7 +252,7 @@ class ValueCells:
         return np.asarray(found)
 
     def is_whole(self) -> bool:
-        """Whether each part fits the others: cells may be read from JSON, which may hold anything."""
+        """Whether all parts are consistent: cells may be read from JSON, which may contain anything."""
         owners, count = (self.atom_cells, self.start_cells), len(self.points)
         held = (self.atoms, self.starts, self.means)
         released = np.array([point for points in self.points for point in points], self.atoms.dtype)
@@ -280,7 +280,7 @@ class ValueCells:
 
     @classmethod
     def from_dict(cls, data: Any) -> Self:
-        """From that."""
+        """The cells of `to_dict`."""
         kind = np.int64 if data["whole"] else np.float64
         return cls(
             np.array(data["atoms"], kind),
@@ -294,7 +294,7 @@ class ValueCells:
 
 @dataclass(frozen=True)
 class _Grid:
-    """Where released numbers lie, and which of them would equal the value of a single record."""
+    """The grid of released numbers, and which of them would equal the value of a single record."""
 
     step: float | int | None
     decimals: int
@@ -316,11 +316,11 @@ class _Grid:
         return cls(None, 0, 0, float(low), float(high), forbidden)
 
     def free(self, value: float, mean: float) -> Any:
-        """The nearest number to be released of a group with this mean; None where no number near is free.
+        """The nearest number to release for a group with this mean; None where no near number is free.
 
-        Where all numbers of the grid near are taken, at least five of them, the nearest is released: it reveals that
-        the column is dense, as ages and days are. Of fewer, a number between two of them; and the rounded mean of the
-        group where there is none.
+        Where all near numbers of the grid are taken, at least five of them, the nearest is released: it reveals that
+        the column is dense, as ages and days are. If fewer are taken, a number between two of them is released; and
+        the rounded mean of the group where there is none.
         """
         if self.step is None:
             return None if self._is_taken(value) else value
@@ -342,7 +342,7 @@ class _Grid:
         return None
 
     def _within(self, value: float) -> Any:
-        """The nearest number of the grid between both ends of the column, taken or not; None where there is none."""
+        """The nearest number of the grid between the ends of the column, taken or not; None where there is none."""
         for end in (self._at(value, 0, 0), self._at(float(self.low), 1, 0), self._at(float(self.high), -1, 0)):
             if self.low < end < self.high:
                 return end
@@ -361,15 +361,15 @@ class _Grid:
 
 
 def _runs(held: Ints, count: int) -> Ints:
-    """Run of each value: consecutive values, nearly equal records."""
+    """Run of each value: runs of consecutive values with nearly equal numbers of records."""
     before = np.cumsum(held) - held
     return np.asarray(np.unique(before * count // int(held.sum()), return_inverse=True)[1])
 
 
 def _parted(values: NDArray[Any], held: Ints, firsts: Ints, most: int, least: int) -> Ints:
-    """First value of each of up to `most` cells: the one whose deviation a cut lessens most is parted, and so on.
+    """First value of each of up to `most` cells: repeatedly splits the cell whose deviation a cut reduces most.
 
-    Cells of equal counts would hold the whole of a long tail in one, and with it what it reveals about other columns.
+    Cells of equal counts would put a whole long tail into one cell, and lose its relation to other columns.
     """
     away = values.astype(np.float64) - float(values[len(values) // 2])
     away /= max(float(np.abs(away).max()), 1e-300)
@@ -401,7 +401,7 @@ def _parted(values: NDArray[Any], held: Ints, firsts: Ints, most: int, least: in
 
 def _moments(values: NDArray[Any], weights: Ints) -> tuple[float, float]:
     first = values[0]
-    away = (values - first).astype(np.float64)  # off the first, so that equal values have their own value as mean
+    away = (values - first).astype(np.float64)  # relative to the first, so that the mean of equal values is exact
     total = float(weights.sum())
     mean = float((away * weights).sum() / total)
     return float(first) + mean, float(np.sqrt(max(float((away * away * weights).sum() / total) - mean * mean, 0.0)))
@@ -428,9 +428,9 @@ def _points(
 
 
 def _two_points(values: NDArray[Any], weights: Ints) -> tuple[float, float, float, int]:
-    """The mean of the group, a low and a high point with this mean, and its deviation as far as its ends allow.
+    """The mean of the group, and a low and a high point with this mean and its deviation as far as its ends allow.
 
-    And how many eighths of the group go to the high one: half, unless more of the deviation is kept by other shares.
+    Also how many eighths of the group go to the high point: half, unless other shares preserve more of the deviation.
     """
     mean, sd = _moments(values, weights)
     below, over = WITHIN * (mean - float(values[0])), WITHIN * (float(values[-1]) - mean)
@@ -445,7 +445,7 @@ def _two_points(values: NDArray[Any], weights: Ints) -> tuple[float, float, floa
 
 
 def _filled(points: list[tuple[Any, ...]], means: Floats) -> list[tuple[Any, ...]]:
-    """Cells without a separate point take those of the nearest cell that has some."""
+    """Cells without points take those of the nearest cell that has some."""
     have = [at for at, each in enumerate(points) if each]
     if not have:
         return points

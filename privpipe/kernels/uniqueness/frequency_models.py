@@ -28,9 +28,9 @@ __all__ = [
 
 
 QUICK = 0.7
-"""Up to this 1 - p the series needs some hundred terms at the most."""
+"""Up to this 1 - p the series needs at most about a hundred terms."""
 LARGE = 25
-"""From so many records on it needs some forty."""
+"""From this many records on the series needs about forty terms."""
 MOST_STEPS = 5_000_000
 
 
@@ -40,9 +40,9 @@ def individual_risk(sample: Floats, population: Floats, *, approximate: bool = F
     Parameters
     ----------
     sample : ndarray of float64, shape (n,)
-        f, at least 1; fractional counts (wildcards) are as good as whole ones.
+        f, at least 1; fractional counts (wildcards) are allowed.
     population : ndarray of float64, shape (n,)
-        Estimate of F, the sum of the sampling weights, at least f; what lies below is taken for f.
+        Estimate of F, the sum of the sampling weights, at least f; smaller values are replaced by f.
     approximate : bool
         p / (f - (1 - p)) for f > 2, with p = f/F.
 
@@ -54,7 +54,7 @@ def individual_risk(sample: Floats, population: Floats, *, approximate: bool = F
     Notes
     -----
     r = (p/f) 2F1(1, 1; f+1; 1-p), a series of positive terms with ratio (m/(f+m))(1-p): no digit is lost at any size.
-    Where it is slow (few records, small p) a recursion from the closed form for f = 1 serves, for fractional f a
+    Where it is slow (few records, small p) a recursion from the closed form for f = 1 is used, for fractional f a
     continued fraction. Source: Benedetti, Franconi, NTTS 1998; Franconi, Polettini, PSD 2004.
 
     Examples
@@ -73,7 +73,7 @@ def household_risk(households: Ints, risks: Floats, records: Ints) -> tuple[Floa
     Parameters
     ----------
     households : ndarray of int64, shape (k,)
-        Household of each group of members, at least 0; -1 stands alone, each record for itself.
+        Household of each group of members, at least 0; -1: each record is its own household.
     risks : ndarray of float64, shape (k,)
         In [0, 1].
     records : ndarray of int64, shape (k,)
@@ -90,9 +90,9 @@ def household_risk(households: Ints, risks: Floats, records: Ints) -> tuple[Floa
     >>> found[0].round(3).tolist(), found[1].tolist()
     ([0.875, 0.1], [3, 1])
     """
-    alone = households < 0
-    apart, sizes = risks[alone], records[alone]
-    households, risks, records = households[~alone], risks[~alone], records[~alone]
+    single = households < 0
+    apart, sizes = risks[single], records[single]
+    households, risks, records = households[~single], risks[~single], records[~single]
     order = np.lexsort((records, risks, households))
     with np.errstate(divide="ignore"):  # a risk of 1 makes the household's 1
         logs = np.log1p(-risks[order]) * records[order]
@@ -110,7 +110,7 @@ def shared_risk(households: Ints, risks: Floats) -> Floats:
     Parameters
     ----------
     households : ndarray of int64, shape (n,)
-        -1 stands alone.
+        -1 for a record without a household.
     risks : ndarray of float64, shape (n,)
         In [0, 1].
 
@@ -131,7 +131,7 @@ def _risks(sample: Any, population: Any, approximate: bool) -> Any:
     for i in range(len(sample)):
         f = sample[i]
         p = f / population[i]
-        rest = (population[i] - f) / population[i]  # 1 - p, without losing its digits where p is near 1
+        rest = (population[i] - f) / population[i]  # 1 - p, without cancellation where p is near 1
         if approximate and f > 2:
             risk = p / (f - rest)
         elif rest <= QUICK or f >= LARGE:
@@ -167,7 +167,7 @@ def _recursion(f: float, p: float, rest: float) -> Any:
 @njit(cache=True, nogil=True)
 def _fraction(f: float, odds: float) -> Any:
     """Gauss's continued fraction of the integral of v^(f-1)/(1 + v (1-p)/p) over v in [0, 1], which is r: positive
-    throughout, and its rest shrinks by (1 - sqrt p)/(1 + sqrt p) a level, of which a step has two."""
+    throughout, and its remainder shrinks by (1 - sqrt p)/(1 + sqrt p) per level; a step has two levels."""
     root = np.sqrt(1.0 + odds)
     steps = min(int(10.0 * root) + 20, MOST_STEPS)
     level = (f + 2 * steps) * (1.0 + root) / 2.0
@@ -182,7 +182,7 @@ MOST_CYCLES = 20_000
 
 
 class TooManyCells(ValueError):
-    """The grid of a part of the model that needs one is larger than allowed; `cells` says how large."""
+    """The grid of a part of the model that needs one is larger than allowed; `cells` is its size."""
 
     def __init__(self, cells: int) -> None:
         super().__init__(f"{cells} cells")
@@ -190,7 +190,7 @@ class TooManyCells(ValueError):
 
 
 class NotSettled(ArithmeticError):
-    """Iterative fitting did not come to rest."""
+    """Iterative fitting did not converge."""
 
 
 def fitted_means(codes: Ints, counts: Ints, terms: Sequence[Term], max_cells: int) -> Floats:
@@ -203,7 +203,7 @@ def fitted_means(codes: Ints, counts: Ints, terms: Sequence[Term], max_cells: in
     counts : ndarray of int64, shape (t,)
         Records of each.
     terms : sequence of tuples of int
-        Columns of each term; every column is in one. A term holds all its smaller ones.
+        Columns of each term; every column is in one. A term implies all terms of a subset of its columns.
     max_cells : int
         Largest grid to fit by iteration.
 
@@ -217,8 +217,8 @@ def fitted_means(codes: Ints, counts: Ints, terms: Sequence[Term], max_cells: in
 
     Notes
     -----
-    Parts of the model without a common column are independent. A part whose terms can be taken off one by one, each
-    meeting the rest within a single other term, is a product of margins over the margins of what they share.
+    Parts of the model without a common column are independent. A part whose terms can be removed one by one, each
+    meeting the rest within a single other term, is a product of margins over the margins of the columns they share.
 
     Examples
     --------
@@ -251,7 +251,7 @@ def fitted_with_offset(
     max_cells: int,
     offsets: tuple[Floats, float],
 ) -> Floats:
-    """The same, where the mean of each cell has a known factor: iterative fitting that starts from it.
+    """As `fitted_means`, where the mean of each cell has a known factor: iterative fitting starts from it.
 
     Parameters
     ----------
@@ -269,8 +269,8 @@ def fitted_with_offset(
 
 
 def separators(terms: list[Term]) -> list[Term] | None:
-    """Columns that each term shares with those behind it, once `terms` is sorted in place so that these lie in one
-    of them; None where no such order exists.
+    """Columns that each term shares with those after it, once `terms` is sorted in place so that one of those contains
+    them all; None where no such order exists.
 
     Examples
     --------
@@ -334,6 +334,6 @@ def _iterated(
         for axes, margin in zip(summed, margins, strict=True):
             current = fitted.sum(axis=axes, keepdims=True)
             fitted = fitted * np.divide(margin, current, out=np.zeros_like(margin), where=current > 0)
-        if (np.abs(fitted - before) < 1e-10 + 1e-13 * fitted).all():  # of each cell: the rare ones are what counts
+        if (np.abs(fitted - before) < 1e-10 + 1e-13 * fitted).all():  # for each cell: the rare ones matter most
             return np.asarray(fitted.ravel()[cells], dtype=np.float64)
-    raise NotSettled(f"no rest after {MOST_CYCLES} cycles")
+    raise NotSettled(f"no convergence after {MOST_CYCLES} cycles")

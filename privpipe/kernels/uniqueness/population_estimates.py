@@ -20,12 +20,12 @@ __all__ = ["dankar", "derived_class_size", "pitman", "population_uniques", "snb"
 
 LEAST_ALPHA = 1e-12
 MOST_ALPHA = 1 - 1e-12
-# Terms of a sum that are added one by one; from there on the formula of Euler and Maclaurin is exact to 1e-14.
+# Terms of a sum that are added one by one; after these the Euler-Maclaurin formula is exact to 1e-14.
 ONE_BY_ONE = 64
 
 
 def pitman(sizes: Ints, counts: Ints, population: int) -> float | None:
-    """U = Gamma(theta + 1)/Gamma(theta + alpha) N^alpha at the parameters of greatest likelihood.
+    """U = Gamma(theta + 1)/Gamma(theta + alpha) N^alpha at the maximum-likelihood parameters.
 
     Sources: Pitman, Probab. Theory Relat. Fields 102, 1995; Hoshino, Applying Pitman's sampling formula to microdata
     disclosure risk assessment, J. Off. Stat. 17(4), 2001.
@@ -59,7 +59,7 @@ def pitman(sizes: Ints, counts: Ints, population: int) -> float | None:
 
 
 class _Likelihood:
-    """Scores of theta and alpha, given the class sizes of a sample."""
+    """Score functions of theta and alpha, given the class sizes of a sample."""
 
     def __init__(self, sizes: Ints, counts: Ints) -> None:
         self.records = int(sizes @ counts)
@@ -96,10 +96,10 @@ class _Likelihood:
         return math.exp(brentq(self.score, -40.0, high, (alpha,), xtol=1e-13))
 
     def score(self, logarithm: float, alpha: float) -> float:
-        """Score of theta, times theta + alpha: of the classes less of the records.
+        """Score of theta, times theta + alpha: the part of the classes minus the part of the records.
 
-        Where theta is large each sum is nearly the number of its terms and the difference loses all digits; what they
-        lack of it is added up instead.
+        Where theta is large each sum is nearly the number of its terms and the difference loses all digits; therefore
+        what each sum lacks of that number is added up instead.
         """
         first, rest = math.exp(logarithm), 1 - alpha
         of_classes = first * _reciprocals(first, alpha, self.classes - 1)
@@ -119,7 +119,7 @@ class _Likelihood:
 def _reciprocals(first: float, step: float, terms: int) -> float:
     """Sum of 1/(first + i step) over i = 0 .. terms - 1.
 
-    A difference of two digammas says the same, but loses every digit where first/step is large.
+    A difference of two digammas is equal, but loses every digit where first/step is large.
     """
     if not step:
         return terms / first
@@ -134,7 +134,7 @@ def _reciprocals(first: float, step: float, terms: int) -> float:
 
 
 def _rises(first: float, step: float, terms: int) -> float:
-    """Sum of (i + 1)/(first + i step) over i = 0 .. terms - 1, as the one above."""
+    """Sum of (i + 1)/(first + i step) over i = 0 .. terms - 1, computed like `_reciprocals`."""
     if not step:
         return terms * (terms + 1) / 2 / first
     each = np.arange(min(terms, ONE_BY_ONE))
@@ -207,7 +207,7 @@ def snb(sizes: Ints, counts: Ints, population: int) -> float | None:
 
 
 def _population_classes(sizes: Ints, counts: Ints, fraction: float) -> float:
-    """K of Shlosser's kind; a power of 1 - f less another loses every digit where f is small."""
+    """Shlosser's estimate of K; a difference of powers of 1 - f would lose every digit where f is small."""
     f = fraction
     ones = int(counts[sizes == 1].sum())
     squares = (sizes * f**2 * np.exp((sizes - 1) * math.log1p(-(f**2))) * counts).sum()
@@ -242,7 +242,7 @@ class _Equation:
     def __call__(self, y: float) -> float:
         log_b, rest, d, a = self.parts(y)
         level = math.log(self.classes * self.f) - math.log(self.ones)
-        # ln b - ln(1 - d), where b is nearly 1 without the cancellation that a large a would blow up to false roots.
+        # ln b - ln(1 - d), where b is nearly 1 without the cancellation that a large a would turn into false roots.
         step = math.log1p(-self.f / (1 + math.exp(y)) / rest) if y > 0 else log_b - math.log(rest)
         return level + a * step + math.log1p(a * d / rest)
 
@@ -298,7 +298,7 @@ def population_uniques(sizes: Ints, counts: Ints, population: int, estimator: st
 
 
 def _possible(found: float | None, population: int) -> float | None:
-    """An estimate in (0, N]; of unique records alone Zayatz gives N itself, which may be rounded upward."""
+    """An estimate in (0, N]; where all records are unique Zayatz gives N itself, which may be rounded upward."""
     if found is None or not 0 < found <= population * (1 + 1e-9):
         return None
     return min(found, float(population))
@@ -307,7 +307,7 @@ def _possible(found: float | None, population: int) -> float | None:
 def dankar(sizes: Ints, counts: Ints, population: int) -> float | None:
     """The estimator that Dankar et al. choose by the sampling fraction: Pitman up to 0.1, else the lesser of two.
 
-    Above 0.1 the lesser of Zayatz and SNB, Zayatz alone where SNB has no answer.
+    Above 0.1 it is the lesser of Zayatz and SNB, or Zayatz where SNB has no answer.
     Source: Dankar, El Emam, Neisa, Roffey, BMC Med. Inform. Decis. Mak. 12:66, 2012.
     """
     records = int(sizes @ counts)
@@ -318,10 +318,9 @@ def dankar(sizes: Ints, counts: Ints, population: int) -> float | None:
 
 
 def zayatz(sizes: Ints, counts: Ints, population: int) -> float | None:
-    """U = c_1^2 / sum c_j P_j(1), with P_j(1) the chance that a population class of size j has one record drawn.
-
+    """U = c_1^2 / sum c_j P_j(1), with P_j(1) the chance that one record is drawn from a population class of size j.
     P_j(1) = j (n/N) prod_{i=1..j-1} (N - n - i + 1)/(N - i), zero where a factor is not positive; its logarithm is a
-    cumulative sum, for differences of log-gamma lose eight digits.
+    cumulative sum, since differences of log-gamma lose eight digits.
     Source: Zayatz, Estimation of the number of unique population elements using a sample, US Census Bureau, 1991.
     """
     records = int(sizes @ counts)
@@ -332,7 +331,7 @@ def zayatz(sizes: Ints, counts: Ints, population: int) -> float | None:
 
 
 def _once_in_sample(sizes: Ints, records: int, population: int) -> Floats:
-    """The product over i = 1 .. size - 1, for each size (ascending); in pieces, until nothing is left of it."""
+    """The product over i = 1 .. size - 1, for each size (ascending); in pieces, until it underflows to 0."""
     products = np.zeros(len(sizes), np.float64)
     products[sizes == 1] = 1.0
     total, first, most = 0.0, 1, int(sizes.max())
@@ -348,11 +347,11 @@ def _once_in_sample(sizes: Ints, records: int, population: int) -> Floats:
 
 
 def derived_class_size(k: int, population: int, records: int, significance: float, estimator: str) -> int:
-    """k', the sample class size that stands for k persons in the population.
+    """k', the sample class size that corresponds to k persons in the population.
 
     If a class had only k members in the population, its size in the sample would be about Poisson with mean
-    lambda = k n/N, and exceed i* with probability at most `significance`. `poisson` asks for one record more than
-    this needs. k' is at most k, which is certain, and at most n.
+    lambda = k n/N, and exceed i* with probability at most `significance`. `poisson` requires one record more than
+    this needs. k' is at most k, which is always sufficient, and at most n.
     Source: El Emam and Dankar, Protecting privacy using k-anonymity, JAMIA 15(5), 2008.
 
     Parameters
@@ -384,7 +383,7 @@ def derived_class_size(k: int, population: int, records: int, significance: floa
         first, more, missing = 1, 1, -math.expm1(-mean)
     else:
         raise UsageError(f"unknown estimator {estimator!r}")
-    # The tail over what is left of the distribution: 1 - a tail near 1 would lose digits. It falls with the size.
+    # The tail over the rest of the distribution: 1 - a tail near 1 would lose digits. It falls with the size.
     low, high = first, max(first, k)
     while low < high:
         middle = (low + high) // 2

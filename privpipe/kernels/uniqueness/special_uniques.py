@@ -1,4 +1,4 @@
-"""Minimal sample uniques: the smallest sets of columns on which a record is alone."""
+"""Minimal sample uniques: the smallest sets of columns on which a record is unique."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class MinimalUniques:
     Parameters
     ----------
     rows : int
-        t, distinct combinations looked at.
+        t, the number of distinct combinations.
     columns : int
         m.
     owner : ndarray of int64, shape (k,)
@@ -57,7 +57,7 @@ class MinimalUniques:
 
 
 def minimal_uniques(codes: Ints, counts: Ints, max_size: int | None = None) -> MinimalUniques:
-    """Every set S of columns on which a row is alone, and on no smaller part of S.
+    """Every set S of columns on which a row is unique, and is not on any proper subset of S.
 
     Parameters
     ----------
@@ -70,9 +70,9 @@ def minimal_uniques(codes: Ints, counts: Ints, max_size: int | None = None) -> M
 
     Notes
     -----
-    A walk over the sets in which every part of a set comes before it. Each step splits the groups of the set before by
-    one more column and drops rows that are alone, since none of their larger sets is minimal, and groups without a row
-    of a single record; a row found alone is looked up among its own sets.
+    A walk over the sets in which every subset of a set comes before it. Each step splits the groups of the previous set
+    by one more column and drops rows that are unique, since none of their larger sets is minimal, and groups without a
+    row of a single record; a row found to be unique is looked up among its own sets.
 
     Examples
     --------
@@ -81,7 +81,7 @@ def minimal_uniques(codes: Ints, counts: Ints, max_size: int | None = None) -> M
     ([2, 1], [1, 2])
     """
     rows, columns = codes.shape
-    # The column of most values is walked first and with the largest part of the sets: its groups are the smallest.
+    # The column with most values comes first and is in most of the sets: its groups are the smallest.
     levels = [int(column.max(initial=-1)) + 1 for column in codes.T]
     by_levels = np.argsort(levels, kind="stable")
     sorted_codes = read_only(codes[:, by_levels].T, np.int32)
@@ -95,7 +95,7 @@ def minimal_uniques(codes: Ints, counts: Ints, max_size: int | None = None) -> M
 
 
 def size_weights(columns: int, weighted: bool) -> Floats:
-    """What a minimal unique of each size 0 .. m adds to the score: (m-s)!, or (2^(m-s)-1) s!(m-s)!/m!.
+    """The score that a minimal unique of each size 0 .. m adds: (m-s)!, or (2^(m-s)-1) s!(m-s)!/m!.
 
     Examples
     --------
@@ -126,7 +126,7 @@ def dis_scores(scores: Floats, paired: int, columns: int, fraction: float) -> Fl
     Returns
     -------
     ndarray of float64, shape (n,)
-        In [0, 1]; 0 where the score is. Without pairs every other one is 1.
+        In [0, 1]; 0 where the score is 0. Without pairs all others are 1.
 
     Examples
     --------
@@ -137,8 +137,8 @@ def dis_scores(scores: Floats, paired: int, columns: int, fraction: float) -> Fl
     found = np.zeros(len(scores))
     power = 1.0 + (8 - columns) / 20
     raised = scores[positive] ** power
-    inverse = math.fsum(1.0 / raised)  # exact, so whatever the order of the rows
-    # U/d - U with d = U f / (U f + P (1 - f)), U records alone and P in pairs, whatever U.
+    inverse = math.fsum(1.0 / raised)  # exact, so independent of the order of the rows
+    # U/d - U with d = U f / (U f + P (1 - f)), U unique records and P in pairs; the same for any U.
     others = paired * (1 - fraction) / fraction
     found[positive] = 1.0 / (1.0 + others / (raised * inverse))
     return found
@@ -154,7 +154,7 @@ def _dot(table: Floats, weights: Floats) -> Floats:
 
 @njit(cache=True, nogil=True)
 def _is_minimal(mask: int, entry: int, masks: Any, following: Any) -> bool:
-    """Whether none of a record's sets so far, a list from `entry` on, lies inside this one."""
+    """Whether none of a record's sets so far, a list from `entry` on, is a subset of this one."""
     while entry >= 0:
         if masks[entry] & mask == masks[entry]:
             return False
@@ -171,12 +171,12 @@ def _twice(values: Any) -> Any:
 def _give_places(
     levels: Any, records: Any, members: Any, places: Any, starts: Any, filled: int, made: int
 ) -> tuple[int, int]:
-    """Where the rows of each level go: -1 one record alone, -2 nowhere; how far they fill, and groups made so far."""
+    """Where the rows of each level go: -1 unique, -2 nowhere; how many places they fill, and groups made so far."""
     for level in levels:
         if records[level] == 1:
             places[level] = -1
         elif places[level] == 0:
-            places[level] = -2  # no record here is ever alone
+            places[level] = -2  # no record here can become unique
         else:
             places[level] = filled
             filled += members[level]
@@ -187,7 +187,7 @@ def _give_places(
 
 @njit(cache=True, nogil=True)
 def _walk(codes: Any, counts: Any, levels: int, most: int) -> tuple[Any, Any]:
-    """Sets in ascending order as binary numbers: each by adding a lower column to one before."""
+    """Visit the sets in ascending order as binary numbers: each adds a lower column to an earlier one."""
     m, t = codes.shape
     rows = np.empty((most + 1, t), np.int32)
     starts = np.zeros((most + 1, t + 1), np.int64)

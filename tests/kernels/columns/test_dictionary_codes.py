@@ -37,7 +37,7 @@ def test_each_cell_has_the_number_of_its_value(
 
 @pytest.mark.parametrize("index", [-1, 2])
 def test_an_index_that_is_none_of_the_dictionary_is_refused(index: int) -> None:
-    with pytest.raises(IndexError, match="none of a dictionary of 2 values"):
+    with pytest.raises(IndexError, match="outside a dictionary of 2 values"):
         renumbered(np.array([0, index], np.int32), np.array([1, 2], np.uint16))
 
 

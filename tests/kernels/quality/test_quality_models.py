@@ -375,7 +375,7 @@ def test_a_tie_of_the_majority_penalises_one_half() -> None:
 def test_a_journalist_needs_a_population() -> None:
     it = Small({"a": [["u", "*"], ["v", "*"]]}, [{"a": "uuv"[at], ILL: "flu"} for at in range(3)], 0, False)
     spec = LossSpec(name="publisher_payout", attacker="journalist", adversary_cost=100.0)
-    with pytest.raises(UnsupportedError, match="journalist looks in a population"):
+    with pytest.raises(UnsupportedError, match="journalist needs a population"):
         quality_model(it.table, spec)
     table = replace(it.table, population_counts=lambda levels: np.array([2, 10]))
     # The class of two is two of two: p = 1/2, 300/2 - 100 > 0; the single record is one of ten: no attack pays.

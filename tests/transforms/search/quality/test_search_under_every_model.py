@@ -117,7 +117,7 @@ def test_parameters_that_do_not_fit_name_the_stage(plain: Any, make_problem: Any
         with pytest.raises(UsageError, match=rf"transform\[0\].generalize: .*{told}"):
             plan(plain, problem.table, Generalize(loss=spec), problem.context)
     journalist = LossSpec(name="publisher_payout", attacker="journalist")
-    with pytest.raises(UnsupportedError, match="a journalist looks in a population"):
+    with pytest.raises(UnsupportedError, match="a journalist needs a population"):
         plan(plain, problem.table, Generalize(loss=journalist), problem.context)
 
 
