@@ -67,7 +67,7 @@ class Groups:
 
     @classmethod
     def of(cls, block: ClassBlock) -> Groups:
-        """The groups of a block of classes: the code 0 stands for the persons themselves."""
+        """The groups of a block of classes: the code 0 represents the persons themselves."""
         if VALUE not in block.cells:
             return cls(block.sizes)
         cells = block.cells[VALUE]

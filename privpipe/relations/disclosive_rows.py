@@ -151,7 +151,7 @@ def without_disclosive_rows(
     """A table without rows, so that no group fails that some of them are known in.
 
     Single rows go first, then pairs, then three; of a person whose rows are all known, the one that fewest others have.
-    Whoever has lost a row is missing from the groups of that row, so that what is left is counted again. Persons who
+    A person who has lost a row is missing from the groups of that row, so the rest is counted again. Persons who
     fail whatever is known of the table keep their rows.
 
     Parameters

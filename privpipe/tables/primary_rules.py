@@ -455,7 +455,7 @@ def of_implied(rule: Rule) -> Rule:
 
 
 def of_noisy(rule: Rule) -> Rule:
-    """The rule as it judges figures with noise: a count is no blank, so a second value must be possible."""
+    """The rule for figures with noise: a count is not blank, so a second value must be possible."""
     if isinstance(rule, OfHoldings):
         return OfHoldings(of_noisy(rule.rule), rule.column)
     return replace(rule, protect="exact") if isinstance(rule, MinimumFrequency) else rule

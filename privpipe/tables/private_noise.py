@@ -405,7 +405,7 @@ def _violations(table: Table) -> list[str]:
 
 
 def of_tables(entry: Any) -> Any:
-    """A guarantee as it is asked of tables: that of records about how they were made has one about tables.
+    """The counterpart for tables of a guarantee: the one on how records were made has one on tables.
 
     Examples
     --------

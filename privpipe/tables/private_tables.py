@@ -417,7 +417,7 @@ def _ends(pair: tuple[float, float]) -> tuple[Fraction, Fraction]:
 
 
 def _texts(values: list[Any]) -> tuple[str, ...]:
-    """Canonical texts of values as they are written."""
+    """Canonical texts of values."""
     import pyarrow as pa
 
     return tuple(str(canonical_text(pa.array([value]), None)[0].as_py()) for value in values)

@@ -81,7 +81,7 @@ class Response:
 
     @classmethod
     def read(cls, given: object) -> Response:
-        """A response as it is written: ``count``, ``{sum: cost, decimals: 2}``, ``{quantile: cost, q: 0.5, unit: 10}``.
+        """A response as written: ``count``, ``{sum: cost, decimals: 2}``, ``{quantile: cost, q: 0.5, unit: 10}``.
 
         Raises
         ------

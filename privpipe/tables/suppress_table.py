@@ -1,4 +1,4 @@
-"""The stage that hides cells: unsafe ones, and others so that none of those can be worked out of all tables."""
+"""The stage that hides cells: unsafe ones, and others so that no unsafe one can be computed from all tables."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ MOST_ROUNDS = 10
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class SuppressTable(TableStage):
-    """Hide unsafe cells, and others for as little as possible, so that no unsafe one can be worked out.
+    """Hide unsafe cells, and others at the least cost, so that no unsafe one can be computed.
 
     The guarantees of the policy say which cells are unsafe. The pattern is sought over all tables of the release
     together, those of other populations among them, has passed their joint audit before it is returned, and is the same
@@ -146,7 +146,7 @@ def _has_columns(cells: Cells, pattern: Mapping[str, str]) -> bool:
 
 
 def bearing(cells: Cells, patterns: Sequence[Mapping[str, str]], what: str) -> Bools:
-    """Cells that bear exactly the labels of one of some patterns; those with columns of other tables bear none.
+    """Cells that have exactly the labels of one of some patterns; patterns with columns of other tables match none.
 
     Raises
     ------
@@ -263,7 +263,7 @@ class _Joint:
     def _families(self, tables: TableSet) -> list[Family]:
         """The measures, contributors first: where those are hidden, sums are too.
 
-        Other tables that show unsafe cells are not finished: a stage of their own follows, or the gate refuses them.
+        Other tables that show unsafe cells are not finished: another stage follows, or the gate refuses them.
         """
         finished = {name: table for name, table in tables.tables.items() if name in self.chosen or self._is_safe(table)}
         return sorted(families(finished, tables.joint), key=lambda family: family.key != COUNT)
@@ -333,7 +333,7 @@ class _Joint:
         return tables
 
     def _kept_apart(self, family: Family) -> Levels:
-        """Cells that are hidden because of a difference, which must not be worked out either."""
+        """Cells hidden because of a difference, which must not be computable either."""
         own = [
             variable[self.apart[table.name]]
             for table, variable in zip(family.tables[: family.published], family.cells.variables, strict=False)
@@ -472,7 +472,7 @@ class _Joint:
         return found
 
     def _exact(self, tables: TableSet) -> dict[str, dict[str, Bools]]:
-        """By measure and table, hidden cells without a rule of their own that have one value."""
+        """By measure and table, hidden cells that no rule calls unsafe and that have one value."""
         found: dict[str, dict[str, Bools]] = {}
         for family in self._families(tables):
             problem = audit_problem(tables, family, self.asked)
@@ -524,7 +524,7 @@ class _Joint:
 
 
 def family_hidden(family: Family, size: int) -> Bools:
-    """Variables that no table publishes, and those beyond cells that stand for inequalities."""
+    """Variables that no table publishes, and those after the cells, which represent inequalities."""
     found = np.ones(size, dtype=np.bool_)
     found[: family.cells.size] = family.hidden
     return found

@@ -320,7 +320,7 @@ class _Suppressing:
     def _demands(self, hidden: Bools, determined: Ints | None = None) -> tuple[Bools | None, list[Ints]]:
         """Which implied populations fail, and for each the published cells of which one must be hidden in addition.
 
-        `determined` are hidden cells that a reader has worked out.
+        `determined` are hidden cells that a reader can compute.
         """
         if self.implied is None:
             return None, []

@@ -379,7 +379,7 @@ class TableAudit(UnionGuarantee):
             )
         elif not true_known:
             parts.append(
-                "each blank figure was taken for unsafe, for the table does not tell which are: give the original, or "
+                "each blank figure was taken for unsafe, as the table does not show which are: give the original, or "
                 "publish what follows from others (`restore: true`)"
             )
         more = sum(len(result.determined) for result in results)

@@ -1,4 +1,4 @@
-"""Moves from one table to another that a reader cannot tell apart, each checked in exact integers."""
+"""Moves from one table to another that a reader cannot distinguish, each checked in exact integers."""
 
 from __future__ import annotations
 
