@@ -306,8 +306,8 @@ def test_what_cannot_be_measured_is_refused(run: Any) -> None:
     ("stage", "changed", "said"),
     [
         (TopCode, {"columns": ["a"]}, "TopCode: distance is over at least two columns"),
-        (BottomCode, {"replace": "label", "label": "far"}, "BottomCode: label stands for a single value"),
-        (TopCode, {"label": "far"}, "label stands for a single value"),
+        (BottomCode, {"replace": "label", "label": "far"}, "BottomCode: label replaces a single value"),
+        (TopCode, {"label": "far"}, "label replaces a single value"),
         (TopCode, {"at": 3}, "give at, quantile or distance, one of the three"),
         (TopCode, {"quantile": 0.9}, "give at, quantile or distance, one of the three"),
         (TopCode, {"distance": None}, "give at, quantile or distance, one of the three"),
