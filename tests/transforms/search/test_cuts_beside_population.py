@@ -301,7 +301,7 @@ def test_populations_that_do_not_fit(embedded: Engine) -> None:
     assert "elsewhere" not in str(caught.value)
     with pytest.raises(UnsupportedError, match="`mode: strict` gives everyone one"):
         made(embedded, Mondrian(mode="relaxed"), rows, context_of(embedded, whole, [KMap(k=1)]))
-    with pytest.raises(UnsupportedError, match="counted in records, and the policy asks for persons"):
+    with pytest.raises(UnsupportedError, match="counted in records, and the policy requires persons"):
         made(embedded, STAGES[0], rows, replace(context_of(embedded, whole, [KMap(k=1)]), person="row"))
     empty = context_of(embedded, whole.slice(0, 0), [KMap(k=1)])
     with pytest.raises(DataError, match="not a sample"):

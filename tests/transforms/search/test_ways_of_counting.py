@@ -420,7 +420,7 @@ def test_what_a_population_needs(plain: Any, make_problem: Any) -> None:
     assert "population" in str(caught.value)
     assert "elsewhere" not in str(caught.value)
     persons = replace(foreign.context, person="who")
-    with pytest.raises(UnsupportedError, match="the policy asks for persons"):
+    with pytest.raises(UnsupportedError, match="the policy requires persons"):
         plan(WithCount(plain), problem.table, problem.stage, persons)
 
 

@@ -158,7 +158,7 @@ def test_without_a_donor_the_household_stays_or_the_stage_refuses(embedded: Any)
         ({"hid": [None, 1, 2, 2]}, "column 'hid' has 1 missing values"),
         ({"town": ["a", "b", "a", "b"]}, "differ in columns.*'town' in 1 of 3 households"),
         ({"town": [None, "b", "a", "a"]}, "column 'town' has 1 missing values"),
-        ({"risk": [0.1, -1.0, 0.2, 0.3]}, "column 'risk' has 1 values that are no risk"),
+        ({"risk": [0.1, -1.0, 0.2, 0.3]}, "column 'risk' has 1 values that are not risks"),
     ],
 )
 def test_what_is_no_household_is_refused(embedded: Any, change: dict[str, Any], message: str) -> None:
