@@ -169,7 +169,7 @@ def test_a_store_that_ignores_conditions_is_found_out(
         with pytest.raises(SinkError, match="another run"), RemoteTarget(SINK):
             pass
         place.publish(staged(place, "new"))
-    assert "keeps to no conditional writes" in caplog.text
+    assert "does not honour conditional writes" in caplog.text
     assert published(store) == "new"
 
 
