@@ -164,7 +164,7 @@ class TestSpelling:
         (note,) = [each for each in noted(engine, frame, asked) if "missing values" in each]
         assert note.endswith("without them distinct_l_diversity observed 1")
 
-    def test_no_value_is_told(self, embedded: Engine) -> None:
+    def test_no_value_is_reported(self, embedded: Engine) -> None:
         frame = table(illness=["Zanzibarella", "zanzibarella", None, "cold", "gout", "flu"])
         assert "anzibarella" not in json.dumps(pp.assess(frame, POLICY, engine=embedded).to_dict())
 

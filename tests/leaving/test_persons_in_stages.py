@@ -320,7 +320,7 @@ def test_parts_of_mondrian_are_of_k_persons() -> None:
     assert persons.min() >= K
 
 
-def test_households_at_risk_are_told_by_persons() -> None:
+def test_households_at_risk_are_reported_by_persons() -> None:
     """Eight rows of one person who is alone in the area are no eight persons alike."""
     from privpipe.transforms import RecordSwap
 

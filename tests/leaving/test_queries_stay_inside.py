@@ -56,7 +56,7 @@ def written(home: Path, database: str, query: str = QUERY, **changes: Any) -> Pa
 
 
 @pytest.mark.parametrize("database", ["duck", "lite"])
-def test_a_release_tells_that_there_is_a_query_and_no_more(
+def test_a_release_shows_that_there_is_a_query_and_no_more(
     home: Path, database: str, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     caplog.set_level(logging.DEBUG)

@@ -199,7 +199,7 @@ def test_models_pickle() -> None:
                 assert pickle.loads(pickle.dumps(model)) == model
 
 
-def test_no_class_is_no_figure() -> None:
+def test_no_class_is_not_a_figure() -> None:
     with gathered() as case:
         for model in MODELS:
             with case(repr(model)):

@@ -185,7 +185,7 @@ def test_a_name_makes_plain_digits_count() -> None:
     assert [(f.kind, f.by, f.share) for f in found_in(zip=["?"])] == [("geographic", "name", 0.0)]
 
 
-def test_one_address_in_a_thousand_remarks_is_told() -> None:
+def test_one_address_in_a_thousand_remarks_is_reported() -> None:
     (finding,) = found_in(remark=["nothing"] * 999 + ["mail to canary@example.org"])
     assert (finding.kind, finding.share) == ("email", 0.001)
     assert "canary" not in f"{finding}{finding!r}"

@@ -126,7 +126,7 @@ def test_cells_are_suppressed_for_what_the_gate_asks(tmp_path: Path, embedded: E
 
 
 @pytest.mark.parametrize(("age", "kind"), [(30, str), ("30", str), ("30", int)])
-def test_of_a_suppressed_record_no_person_is_told(tmp_path: Path, age: Any, kind: Any, engine: Engine) -> None:
+def test_of_a_suppressed_record_no_person_is_reported(tmp_path: Path, age: Any, kind: Any, engine: Engine) -> None:
     """A person's key that is released goes with the rest of the record; the run counts by it all the same."""
     rows = {
         "town": ["a"] * 4 + ["b"],

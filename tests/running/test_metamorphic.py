@@ -119,7 +119,7 @@ def once(policy: Mapping[str, Any], write: Callable[[Path], Mapping[str, Any]], 
 )
 @few
 @given(tables, st.randoms(use_true_random=False))
-def test_how_a_table_lies_in_files_changes_nothing(
+def test_how_a_table_is_in_files_changes_nothing(
     stages: tuple[Mapping[str, Any], ...], frame: pd.DataFrame, draw: Any
 ) -> None:
     policy = document(*stages)

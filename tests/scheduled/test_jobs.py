@@ -138,7 +138,7 @@ def test_a_hostile_text_is_a_path_that_is_not_there_and_nothing_else(tmp_path: P
     assert not Path("hacked").exists()
 
 
-def test_what_is_no_text_is_refused() -> None:
+def test_anything_but_text_is_refused() -> None:
     for given in (None, 3, {"version": 1}, ["a"]):
         with pytest.raises(errors.UsageError, match="policy"):
             Job(policy=given)  # type: ignore[arg-type]
@@ -153,12 +153,12 @@ def test_an_interpreter_without_privpipe_gives_no_verdict(tmp_path: Path, writte
                 run_apart(Job(policy=written()), python=python)
 
 
-def test_a_process_that_ends_well_and_tells_nothing_has_not_published(written: Written) -> None:
+def test_a_process_that_ends_well_and_shows_nothing_has_not_published(written: Written) -> None:
     ending = run_apart(Job(policy=written()), python="/bin/true")
     assert (ending.word, ending.good) == ("crash", False)
 
 
-def test_a_process_that_tells_another_end_than_it_comes_to_is_not_believed(tmp_path: Path, written: Written) -> None:
+def test_a_process_that_shows_another_end_than_it_comes_to_is_not_believed(tmp_path: Path, written: Written) -> None:
     liar = tmp_path / "liar"
     told = json.dumps({"ending": Ending(code=0, word="published").to_dict()})
     liar.write_text(f"#!/bin/sh\necho '{told}'\nexit 3\n", encoding="utf-8")

@@ -136,7 +136,7 @@ def test_an_estimator_and_a_pipeline_come_back_as_they_were(people: Any, seed: d
         pps.AddNoise.load(str(tmp_path / "swap"))
 
 
-def test_another_seed_than_the_one_fitted_with_is_no_seed(
+def test_another_seed_than_the_one_fitted_with_is_not_a_seed(
     people: Any, seed: dict[str, str], secret: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = str(tmp_path / "swap")

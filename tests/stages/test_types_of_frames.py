@@ -88,7 +88,7 @@ def test_a_recoded_category_is_a_category_of_labels() -> None:
     assert not out["size"].cat.ordered
 
 
-def test_values_of_suppressed_records_are_no_categories() -> None:
+def test_values_of_suppressed_records_are_not_categories() -> None:
     frame = pd.DataFrame({"age": [30] * 5 + [99], "town": pd.Categorical(["a"] * 5 + ["Hermit Rock"])})
     roles = pp.Roles(quasi_identifiers=["age"])
     stage = SuppressRecords(suppress_at_most=0.5)

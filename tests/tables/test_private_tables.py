@@ -199,7 +199,7 @@ def test_values_of_a_domain_are_read_as_values_of_their_column(embedded: Engine)
         counts("ok", "yes", "no")
 
 
-def test_every_run_draws_anew_and_pays_until_nothing_is_left(tmp_path: Path) -> None:
+def test_every_run_draws_again_and_pays_until_nothing_is_left(tmp_path: Path) -> None:
     stage = noise(tmp_path, limit=3)
     made = table(stage, None, "count")
     shown = [stage.apply(made).measures[COUNT].shown.tolist() for _ in range(3)]
@@ -448,7 +448,7 @@ def test_policies_that_look_at_true_figures_are_refused(document: Documents, nam
         pp.Policy.from_dict(document(**changes))
 
 
-def test_stages_beside_the_noise_are_refused(document: Documents) -> None:
+def test_stages_next_to_the_noise_are_refused(document: Documents) -> None:
     more = document()
     more["transform"].append({"round_table": {"base": 5}})
     with pytest.raises(PolicyError, match="the only stage after aggregate"):

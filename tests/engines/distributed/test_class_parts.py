@@ -105,14 +105,14 @@ def test_a_chunk_is_bounded_in_bytes_too(monkeypatch: pytest.MonkeyPatch) -> Non
     assert 10 < max(sizes) < 100
 
 
-def test_no_records_are_no_block() -> None:
+def test_no_records_are_not_a_block() -> None:
     reader = PartReader(ClassQuery(keys=("k",), columns=("ill",)), (pa.string(),))
     empty = pa.schema([(WORDS[0], pa.int64()), (WORDS[1], pa.int64()), (column_name(0), pa.string())]).empty_table()
     assert list(reader.parts(iter(empty.to_batches() or [pa.RecordBatch.from_pylist([], empty.schema)]))) == []
     assert list(reader.blocks(iter([]))) == []
 
 
-def test_a_value_the_dictionary_lacks_is_told_where_parts_are_gathered() -> None:
+def test_a_value_the_dictionary_lacks_is_reported_where_parts_are_gathered() -> None:
     table = rows_of(50, 4)
     histograms = {"ill": histogram_of(pa.array(["flu", "ok"]))}
     query = ClassQuery(keys=("k",), columns=("ill",), dictionaries=histograms)

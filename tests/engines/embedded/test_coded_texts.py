@@ -250,7 +250,9 @@ def test_near_unique_texts_stay_as_they_are(coded: EmbeddedEngine) -> None:
     assert loaded(coded, keys).coded is None
 
 
-def test_a_text_of_too_many_values_is_no_enumeration(coded: EmbeddedEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_text_of_too_many_values_is_not_an_enumeration(
+    coded: EmbeddedEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(record_ids, "MOST_VALUES", 5)
     monkeypatch.setattr(record_ids, "PROBED", 3)
     monkeypatch.setattr(record_ids, "REPEATED", 1)

@@ -90,7 +90,7 @@ def test_patience_is_a_number_of_seconds(seconds: object) -> None:
         Options.read({"patience": seconds})
 
 
-def test_memory_that_ran_out_is_told_with_the_setting_to_change() -> None:
+def test_memory_that_ran_out_is_reported_with_the_setting_to_change() -> None:
     with (
         pytest.raises(EngineError, match=r"raise `spark\.driver\.memory` or `spark\.executor\.memory`"),
         reported("count"),

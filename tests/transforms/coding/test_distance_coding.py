@@ -101,7 +101,7 @@ def test_each_side_by_the_definition(run: Any, quantile: float) -> None:
     assert outcome.plan.detail["regions"][0]["coded"] == (far & above).sum()
 
 
-def test_the_two_ends_leave_nobody_outside(run: Any) -> None:
+def test_the_two_ends_leave_no_one_outside(run: Any) -> None:
     points = correlated()
     region = Region.of(points, 0.95)
     top, on_boundary, _ = region.coded(points, True)

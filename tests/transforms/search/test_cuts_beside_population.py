@@ -151,7 +151,7 @@ def asked(draw: random.Random) -> list[Any]:
 @pytest.mark.deep
 @settings(max_examples=at_most(100), suppress_health_check=SLOW)
 @given(seed=st.integers(0, 2**40), stage=st.sampled_from(STAGES))
-def test_parts_meet_everything_and_count_nobody_they_do_not_cover(embedded: Engine, seed: int, stage: Any) -> None:
+def test_parts_meet_everything_and_count_no_one_they_do_not_cover(embedded: Engine, seed: int, stage: Any) -> None:
     draw = random.Random(seed)
     everybody, sample = drawn(draw)
     guarantees, max_level = asked(draw), draw.choice([1, 2])
@@ -278,7 +278,7 @@ def test_presence_in_both_directions(embedded: Engine) -> None:
     assert {person[2] for person in released} == {"*", "p"}
 
 
-def test_what_is_no_sample_of_the_population_is_refused(embedded: Engine) -> None:
+def test_anything_but_a_sample_of_the_population_is_refused(embedded: Engine) -> None:
     everybody = [("v0", 1, "p"), ("v1", 2, "p"), ("v2", 3, "q")]
     guarantees = [KMap(k=1)]
     for stranger in (("v0", 1, "p"), ("v5", 1, "p"), ("v0", 9, "p"), ("v0", 1, None)):
@@ -332,7 +332,7 @@ def test_crowds_beyond_32_bits_are_counted(embedded: Engine, monkeypatch: pytest
         monkeypatch.setattr(cut_search, "MOST_OF_ONE", 3)
 
 
-def test_local_recoding_beside_a_population_would_pass_wrongly(embedded: Engine) -> None:
+def test_local_recoding_next_to_a_population_would_pass_wrongly(embedded: Engine) -> None:
     """Why it stays refused: a label says whom it covers, and not whom an earlier vector has taken.
 
     At the raw level the two records of v0 have 9 namesakes and stay; that of v1 has 1 and becomes `g0`. Ten persons
@@ -357,7 +357,7 @@ def test_local_recoding_beside_a_population_would_pass_wrongly(embedded: Engine)
     assert Counter(person[0] for person in after) == {"g0": 10}
 
 
-def test_rules_of_records_are_met_beside_a_population_too(embedded: Engine) -> None:
+def test_rules_of_records_are_met_next_to_a_population_too(embedded: Engine) -> None:
     """Strangers bear no illness: two values in each part are two values of records."""
     draw = random.Random(11)
     everybody = [(f"v{draw.randrange(6)}", draw.randrange(20), draw.choice("pq")) for _ in range(200)]

@@ -161,7 +161,7 @@ def test_without_a_donor_the_household_stays_or_the_stage_refuses(embedded: Any)
         ({"risk": [0.1, -1.0, 0.2, 0.3]}, "column 'risk' has 1 values that are not risks"),
     ],
 )
-def test_what_is_no_household_is_refused(embedded: Any, change: dict[str, Any], message: str) -> None:
+def test_anything_but_a_household_is_refused(embedded: Any, change: dict[str, Any], message: str) -> None:
     rows = {"hid": [0, 1, 2, 2], "town": ["a", "b", "a", "a"], "risk": [0.1, 0.2, 0.3, 0.4], "row": [1, 2, 3, 4]}
     with pytest.raises(DataError, match=message):
         swapped(embedded, RecordSwap(areas=["town"], risk="risk"), pa.table({**rows, **change}))

@@ -226,7 +226,7 @@ def test_a_leaf_holds_what_the_definition_says() -> None:
     assert (tree.leaves(many, 20_000) == np.resize(leaves, 20_000)).all()
 
 
-def test_what_nobody_has_nobody_gets(run: Any) -> None:
+def test_what_no_one_has_no_one_gets(run: Any) -> None:
     rng = np.random.default_rng(1)
     sex = np.where(rng.random(800) < 0.5, "f", "m")
     ill = np.where((sex == "f") & (rng.random(800) < 0.2), "cervix", np.where(rng.random(800) < 0.5, "flu", "cold"))

@@ -152,7 +152,7 @@ def test_the_level_is_the_largest_that_keeps_the_mean_below(embedded: Engine) ->
         assert found.observed["threshold_for"] == (None if wanted is None else pytest.approx(wanted))
 
 
-def test_what_is_no_weight_blocks(embedded: Engine) -> None:
+def test_anything_but_a_weight_blocks(embedded: Engine) -> None:
     low = pa.table({"key": ["a", "a", "b"], "w": [0.5, 1.0, 3.0]})
     (found,) = figures(embedded, low, ROLES, IndividualRisk(weight="w", at_most=1.0))
     assert (found.outcome, found.observed) == ("error", None)

@@ -188,7 +188,7 @@ def test_the_curve_adds_one_column_after_the_other(embedded: Engine, judged_pair
     assert curve["1"] < curve["2"] < curve["3"]
 
 
-def test_labels_that_nothing_explains_link_nobody_and_prove_nothing(engine: Engine, judged_pair: Any) -> None:
+def test_labels_that_nothing_explains_link_no_one_and_prove_nothing(engine: Engine, judged_pair: Any) -> None:
     ages = [str(20 + at % 40) for at in range(80)]
     original = pa.table({"age": ages, "zip": [str(at % 3) for at in range(80)]})
     released = original.set_column(0, "age", pa.array(["20-39" if int(age) < 40 else "40-59" for age in ages]))
