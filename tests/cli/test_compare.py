@@ -1,4 +1,4 @@
-"""`privpipe compare` and `privpipe report`: settings and runs side by side, and what may be told of a run."""
+"""`privpipe compare` and `privpipe report`: settings and runs side by side, and what may be shown of a run."""
 
 from __future__ import annotations
 

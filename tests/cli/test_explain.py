@@ -1,4 +1,4 @@
-"""`explain` tells what the catalogue knows of any entry."""
+"""`explain` shows what the catalogue knows about any entry."""
 
 from __future__ import annotations
 

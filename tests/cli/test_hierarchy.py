@@ -1,4 +1,4 @@
-"""`hierarchy` checks, shows and writes out, and keeps values to itself unless told."""
+"""`hierarchy` checks, shows and writes out, and withholds values unless requested."""
 
 from __future__ import annotations
 

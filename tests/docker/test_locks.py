@@ -1,4 +1,4 @@
-"""What the images install: locked with hashes, within what pyproject.toml asks for, told by a bill of materials."""
+"""What the images install: locked with hashes, within the bounds of pyproject.toml, listed in a bill of materials."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ N = 3000
 
 
 def household_survey(rng: Any) -> pa.Table:
-    """As EU-SILC is: persons in households, codes for names, weights that a stratum tells."""
+    """As EU-SILC is: persons in households, codes for names, weights that depend on a stratum."""
     household = np.sort(rng.integers(0, N // 2, N))
     region = rng.integers(0, 9, N // 2)[household]
     district = region * 4 + rng.integers(0, 4, N // 2)[household]

@@ -1,4 +1,4 @@
-"""The Adult suite passes on the release and fails on the raw table, on every kind of data, and tells no value."""
+"""The Adult suite passes on the release and fails on the raw table, on every kind of data, and shows no value."""
 
 from __future__ import annotations
 

@@ -164,7 +164,7 @@ def test_cuts_of_quantiles_are_the_value_of_no_few_records() -> None:
     assert len(ends) == 7
     assert not ends & set(map(str, salaries))
     assert all(end.endswith("0000") for end in ends)
-    # Forty records of 40,000 are no few: such a number may be a cut.
+    # Forty records of 40,000 are not few: such a number may be a cut.
     heaped = build({"quantiles": {"counts": [2]}}, [*salaries[:10], *[40_000] * 40, *salaries[300:310]])
     assert any("40000" in label for label in labels(heaped)[0])
 

@@ -33,7 +33,7 @@ def comparing() -> list[Guarantee]:
             for entry in getattr(room, name).examples():
                 try:
                     bare = replace(entry, **dict.fromkeys(marked(type(entry), Columns)))
-                except UsageError:  # its columns are no default
+                except UsageError:  # its columns are not a default
                     continue
                 # A ledger with a key asks for a person's first.
                 if bare.compared_columns(ROLES) == () and not getattr(bare, "key", None):

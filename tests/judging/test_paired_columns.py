@@ -107,7 +107,7 @@ def test_a_label_over_another_value_is_not_a_generalization() -> None:
 
 
 def test_a_label_of_two_levels_represents_what_the_lower_one_says() -> None:
-    """An `a` that was one tells all that it was; of a `b` it leaves open which of the two it was."""
+    """A released `a` shows its original; a `b` leaves open which of two it was."""
     rows = [["a", "a", "*"], ["b", "a", "*"], ["c", "c", "*"], ["d", "c", "*"]]
     spec = HierarchySpec.from_mapping({"rows": rows}, column="town")
     loss, by = paired(["a", "b", "c", "d"], ["a", "a", "c", "d"]).loss(spec)

@@ -1,4 +1,4 @@
-"""Who reads a figure of uniqueness is told where a stage made the combinations up; both k of wildcards are told."""
+"""A figure of uniqueness states where a stage made up the combinations; both k of wildcards are reported."""
 
 from __future__ import annotations
 

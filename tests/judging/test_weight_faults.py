@@ -1,4 +1,4 @@
-"""Sampling weights that stand for no number of people: an error that counts them, never a figure."""
+"""Sampling weights that are not a number of people: an error that counts them, never a figure."""
 
 from __future__ import annotations
 

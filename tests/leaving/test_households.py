@@ -1,4 +1,4 @@
-"""What a release tells of who lives together: its order, its equal values, its documents."""
+"""What a release reveals about who lives together: its order, its equal values, its documents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No public document of a release tells where on a machine its run found its files."""
+"""No public document of a release shows where on a machine its run found its files."""
 
 from __future__ import annotations
 

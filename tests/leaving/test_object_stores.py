@@ -131,7 +131,7 @@ def error_of(run: Callable[[], Any]) -> PrivpipeError | None:
 def test_a_fault_at_any_call_publishes_nothing(
     embedded: Engine, store: Any, document: dict[str, Any], name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each call of the file system fails once, in a class of its own with a text that must not be told."""
+    """Each call of the file system fails once, in a separate class with a text that must not be reported."""
 
     class ServiceError(Exception):
         pass

@@ -321,7 +321,7 @@ def test_parts_of_mondrian_are_of_k_persons() -> None:
 
 
 def test_households_at_risk_are_reported_by_persons() -> None:
-    """Eight rows of one person who is alone in the area are no eight persons alike."""
+    """Eight rows of one person who is alone in the area are not eight equal persons."""
     from privpipe.transforms import RecordSwap
 
     rows = visits().assign(kind=lambda found: np.where(found["pid"] == "pX", "rare", "plain"))

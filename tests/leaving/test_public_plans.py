@@ -1,4 +1,4 @@
-"""What a public plan tells is the same whatever the source, but for levels, whose labels are in the data."""
+"""A public plan shows the same whatever the source, except levels, whose labels are in the data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No public document, log or error tells what a query of the source says: it may name a person or a folder."""
+"""No public document, log or error shows the query of a source: it may name a person or a folder."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ def test_a_number_among_the_quasi_identifiers(engine: Engine) -> None:
     alone = asking(rows, ("salary",), guarantees=[{"k_anonymity": {"k": 2}}])
     alone["columns"]["illness"] = {"role": "insensitive"}
     assert figures(pp.assess(table_of(rows), alone, engine=engine)) == (True, [2], 6, 2)
-    nothing = {"salary": [1, 1, None]}  # without a text nothing bears a mark, and every row is judged
+    nothing = {"salary": [1, 1, None]}  # without a text nothing has a mark, and every row is judged
     only = {
         "version": 1,
         "columns": {"salary": {"role": "quasi_identifier"}},

@@ -54,7 +54,7 @@ def forget() -> None:
 
 
 def refused(name: str, section: str = "guarantees") -> str:
-    """What a policy is told that names it."""
+    """The error of a policy that names it."""
     document = {"columns": {"age": {"role": "quasi_identifier"}}, "guarantees": [{"k_anonymity": {"k": 2}}]}
     document = {**document, section: [{name: {}}]}
     with pytest.raises(PolicyError) as raised:

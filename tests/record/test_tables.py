@@ -1,4 +1,4 @@
-"""`history` and `verify` of releases that stand in tables: through the sink, and without a crash."""
+"""`history` and `verify` of releases in tables: through the sink, and without a crash."""
 
 from __future__ import annotations
 

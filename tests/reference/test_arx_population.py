@@ -42,7 +42,7 @@ SEARCHED = {
     "arx-Combinations-15",
     "arx-Profitability-05",
 }
-"""Searched here; the others stand in tests/transforms/search."""
+"""Searched here; the others are in tests/transforms/search."""
 SECTIONS = ("optimum_from_arx_tests", "optimum_generated", "loss_of_given_transformation")
 
 

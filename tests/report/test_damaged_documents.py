@@ -1,4 +1,4 @@
-"""A damaged document of a run is told as such, by every reader of it; none of them crashes."""
+"""Every reader reports a damaged document of a run as such; none of them crashes."""
 
 from __future__ import annotations
 

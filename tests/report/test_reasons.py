@@ -1,4 +1,4 @@
-"""Why a column has its role: told to who answers for the release, escaped, and to no one else."""
+"""Why a column has its role: shown to those responsible for the release, escaped, and to no one else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finished tables that are no tables: each kind of bad input, and what a file gives away in addition to its figures."""
+"""Finished tables that are not tables: each kind of bad input, and what a file reveals in addition to its figures."""
 
 from __future__ import annotations
 

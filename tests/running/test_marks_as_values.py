@@ -158,7 +158,7 @@ def test_a_ledger_passes_over_suppressed_records_alone(tmp_path: Path, embedded:
     found = pp.release(asked, engine=embedded).assessment.verdicts[0]
     assert (found.outcome, found.observed["k"]) == ("pass", 3)
     rows["town"][:3] = ["*", "b", "b"]
-    with pytest.raises(Refused) as refused:  # alone, though over towns it bears the mark
+    with pytest.raises(Refused) as refused:  # alone, although over towns it has the mark
         pp.release({**asked, **policy(tmp_path, rows)} | {key: asked[key] for key in ("columns", "guarantees")})
     assert refused.value.assessment.verdicts[0].observed["k"] == 1
 

@@ -104,7 +104,7 @@ def parquet(frames: Sequence[pd.DataFrame], place: Path, **options: Any) -> dict
 
 
 def csv(frame: pd.DataFrame, place: Path, missing: str) -> dict[str, Any]:
-    """One file in which a word stands for a missing value."""
+    """One file in which a word represents a missing value."""
     frame.to_csv(place / "source.csv", index=False, na_rep=missing)
     return {"path": str(place / "source.csv"), "format": "csv", "null_values": [missing]}
 

@@ -1,4 +1,4 @@
-"""Whoever watches is told how far a step is, seldom enough, and no value with it."""
+"""A watcher learns the progress of a step, seldom enough, and no value with it."""
 
 from __future__ import annotations
 

@@ -236,7 +236,7 @@ def test_the_place_in_a_tree_follows_from_every_column(document: dict[str, Any],
     ],
 )
 def test_stages_that_a_population_cannot_follow(document: dict[str, Any], stage: dict[str, Any], says: str) -> None:
-    """What each is told to write instead is not refused in turn: stages that work for k-map want no generalized one."""
+    """What each error proposes instead is not refused in turn: stages that work for k-map want no generalized one."""
     for entry, advised in ({"guarantees": [{"k_map": {"k": 2}}]}, False), ({"measures": [{"k_map": {}}]}, True):
         policy = {**asking(document, population=census_of(document)), **entry, "transform": [stage]}
         policy["guarantees"] = [*policy["guarantees"], {"distinct_l_diversity": {"column": "illness", "l": 1}}]

@@ -1,4 +1,4 @@
-"""A job ends as the command line would, tells only what is public, and stops with whoever asked for it."""
+"""A job ends as the command line would, reports only public figures, and stops with its caller."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_every_exit_code_of_the_error_tree_has_a_word_and_its_error() -> None:
         kind = getattr(errors, name)
         if isinstance(kind, type) and issubclass(kind, errors.PrivpipeError) and kind is not errors.PrivpipeError:
             word = WORDS[kind.exit_code]
-            # A crash is no error that another try could mend, as engine errors are.
+            # Another try could not repair a crash, as it could an engine error.
             assert (word not in ERRORS) if kind is errors.InternalError else ERRORS[word].exit_code == kind.exit_code
     assert Ending.of_code(0, "nothing told").good is False
 

@@ -156,7 +156,7 @@ def test_an_index_names_no_value_that_is_gone() -> None:
 
 
 def test_buffers_of_polars_texts_hold_no_text_that_is_gone() -> None:
-    """Texts that are gathered share the memory of all of them, which IPC writes as it lies."""
+    """Gathered texts share the memory of all of them, which IPC writes unchanged."""
     frame = pl.DataFrame(
         {"age": [30] * 50 + [99], "note": ["in the town of Ashford"] * 50 + ["Hermit Rock, the house"]}
     )

@@ -75,7 +75,7 @@ def perturbed(table: Table, away: int) -> Table:
 
 
 def test_what_noise_kept_apart_stays_so_over_releases() -> None:
-    """An unsafe count that an earlier release told by noise keeps a second value, also next to later figures."""
+    """An unsafe count that an earlier release showed with noise keeps a second value, also next to later figures."""
     earlier = perturbed(table_of(EVERYONE, ["region", "sex"]), 3)
     later = table_of(EVERYONE, ["region"])
     found = union([(EVERYONE, [earlier]), (EVERYONE, [later])], pp.tables.MinimumFrequency(at_least=3))
@@ -87,7 +87,7 @@ def test_what_noise_kept_apart_stays_so_over_releases() -> None:
     assert len(small)
     assert set(small.tolist()) <= set(levels.variables.tolist())
     assert pp.tables.TableAudit().judge(found).outcome == "pass"
-    # What was told exactly before is nothing that could be kept apart any more.
+    # What was published exactly before can no longer be protected.
     exact = union([(EVERYONE, [perturbed(earlier, 0)]), (EVERYONE, [later])], pp.tables.MinimumFrequency(at_least=3))
     (family,) = seen_together(exact, exact.tables)
     levels = family.levels({"table": [MinimumFrequency(at_least=3)]}, Settings())

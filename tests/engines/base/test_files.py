@@ -1,4 +1,4 @@
-"""Which files a source means, and what an unreadable one is told."""
+"""Which files a source means, and the errors of unreadable ones."""
 
 from __future__ import annotations
 

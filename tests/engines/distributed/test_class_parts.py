@@ -22,7 +22,7 @@ MARKED = (-5, 7)
 
 
 def rows_of(rows: int, classes: int) -> pa.Table:
-    """Classes under two words, the last of which bears the mark; two columns, of text and of numbers with holes."""
+    """Classes under two words, the last of which has the mark; two columns, of text and of numbers with holes."""
     rng = np.random.default_rng([rows, classes])
     key = rng.integers(0, classes, rows)
     pool = [None, float("nan"), -0.0, 0.0, 1.5, *range(2, 60)]
@@ -53,7 +53,7 @@ def gathered(parts: list[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]
 
 
 def shapes(block: ClassBlock, coded: bool) -> Shapes:
-    """Classes as a multiset; without dictionaries a code only tells values of a class apart."""
+    """Classes as a multiset; without dictionaries a code only distinguishes values of a class."""
     found: Shapes = Counter()
     for at in range(len(block)):
         shape: list[Any] = [int(block.sizes[at])]

@@ -145,7 +145,7 @@ def test_class_tables_are_those_of_the_texts(
 
 
 class Gathered:
-    """A reduction that tells all classes."""
+    """A reduction that returns all classes."""
 
     def measure(self, block: ClassBlock, facts: Any) -> list[tuple[int, bool]]:
         marked = np.zeros(len(block), np.bool_) if block.marked is None else block.marked

@@ -1,4 +1,4 @@
-"""What was counted of a table is not counted again, and never told of another one."""
+"""Counts of a table are not counted again, and never reported for another one."""
 
 from __future__ import annotations
 

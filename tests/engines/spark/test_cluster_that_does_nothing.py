@@ -26,7 +26,7 @@ def test_other_masters_are_left_to_spark() -> None:
 
 
 def stage(running: int = 0, done: int = 0) -> SimpleNamespace:
-    """What Spark's tracker tells of a stage."""
+    """What Spark's tracker reports about a stage."""
     return SimpleNamespace(numActiveTasks=running, numCompletedTasks=done)
 
 

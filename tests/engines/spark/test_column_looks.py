@@ -1,4 +1,4 @@
-"""What a look tells of columns: the same for any cut of the rows, and as it is defined."""
+"""What a look reports about columns: the same for any cut of the rows, and as defined."""
 
 from __future__ import annotations
 

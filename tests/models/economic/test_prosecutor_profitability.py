@@ -77,7 +77,7 @@ def test_labels_of_no_hierarchy_are_counted_not_shown(embedded: Engine) -> None:
     ("gain", "cost", "least"), [(300.0, 4.0, 76), (301.0, 4.0, 76), (0.3, 0.1, 4), (0.0, 0.0, 1), (0.0, 5.0, 1)]
 )
 def test_the_least_class_that_no_one_attacks(gain: float, cost: float, least: int) -> None:
-    """0.3 / 0.1 is 2.9999999999999996 in floats; in decimals it is 3, and a gain of just the cost is no gain."""
+    """0.3 / 0.1 is 2.9999999999999996 in floats; in decimals it is 3, and a gain equal to the cost is not a gain."""
     model = ProsecutorProfitability(no_attack=True, adversary_gain=gain, adversary_cost=cost)
     assert model.least_class() == least
     for size in (least - 1, least):

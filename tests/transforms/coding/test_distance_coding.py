@@ -33,7 +33,7 @@ def coded(run: Any, stage: Any, columns: dict[str, Any], **options: Any) -> dict
 
 
 def correlated(n: int = 300, seed: int = 4) -> Array:
-    """Two columns, with two records that only their pair of values tells, and one far out at each end."""
+    """Two columns, with two records that only their pair of values shows, and one far out at each end."""
     rng = np.random.default_rng(seed)
     a = rng.normal(50, 10, n)
     points = np.stack([a, 2 * a + rng.normal(0, 4, n)], axis=1)
@@ -58,7 +58,7 @@ def outside(points: Array, centre: Array, scatter: Array, quantile: float) -> tu
 
 
 def upper(points: Array, centre: Array) -> Array:
-    """Whose value that lies furthest from its centre, in scales, is above it."""
+    """Records whose value furthest from its centre, in scales, is above it."""
     scale = MAD * np.nanmedian(np.abs(points - np.nanmedian(points, axis=0)), axis=0)
     off = (points - centre) / scale
     return np.array([row[np.nanargmax(np.abs(row))] > 0 for row in off])

@@ -34,7 +34,7 @@ def stage(*columns: str, **given: Any) -> AddNoise:
 
 
 def two_columns(n: int = 400) -> tuple[Array, Array]:
-    """Correlated, with three records that only their pair of values tells and two by a value each."""
+    """Correlated, with three records that only their pair of values shows and two by a value each."""
     rng = np.random.default_rng(6)
     a = rng.normal(size=n)
     b = a + 0.1 * rng.normal(size=n)

@@ -71,7 +71,7 @@ def persons_of(table: pa.Table) -> list[Person]:
 
 
 def covers(name: str, label: Any, value: Any) -> bool:
-    """Whether a label may stand for a raw value, as whoever holds the population reads it."""
+    """Whether a label may represent a raw value, as a holder of the population reads it."""
     if label == "*" or label == value:
         return True
     if value is None or label is None:
@@ -162,7 +162,7 @@ def test_parts_meet_everything_and_count_no_one_they_do_not_cover(embedded: Engi
         found, released, after = made(embedded, stage, rows, context)
     except NoSolutionError:
         if any(each.quasi_identifiers for each in guarantees):
-            return  # parts that must be told apart by one column have labels of their own in another
+            return  # parts that one column must distinguish have different labels in another
         cut = stage.columns or ("a",)
 
         def uncut(persons: list[Person]) -> list[Person]:
@@ -179,7 +179,7 @@ def test_parts_meet_everything_and_count_no_one_they_do_not_cover(embedded: Engi
         assert holds(guarantee, released, after, ill), guarantee
     for raw, label in zip(sample + everybody, released + after, strict=True):
         assert all(covers(name, own, value) for name, own, value in zip(KEYS, label, raw, strict=True))
-    # A function of the values: someone of the population bears what the record of the same person does.
+    # A function of the values: a person of the population has what the record of the same person has.
     shown = dict(zip(everybody, after, strict=True))
     assert released == [shown[person] for person in sample]
     counted = Counter(after)
@@ -358,7 +358,7 @@ def test_local_recoding_next_to_a_population_would_pass_wrongly(embedded: Engine
 
 
 def test_rules_of_records_are_met_next_to_a_population_too(embedded: Engine) -> None:
-    """Strangers bear no illness: two values in each part are two values of records."""
+    """Persons without records have no illness: two values in each part are two values of records."""
     draw = random.Random(11)
     everybody = [(f"v{draw.randrange(6)}", draw.randrange(20), draw.choice("pq")) for _ in range(200)]
     sample = draw.sample(everybody, 40)

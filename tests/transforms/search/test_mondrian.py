@@ -442,7 +442,7 @@ def people() -> pa.Table:
 
 
 def covers(label: Any, value: Any) -> bool:
-    """Whether a released label stands for a raw value."""
+    """Whether a released label represents a raw value."""
     if label == "*":
         return True
     if value is None:

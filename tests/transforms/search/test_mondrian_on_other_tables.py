@@ -1,4 +1,4 @@
-"""Yesterday's cuts on tomorrow's records: the same parts, labels that cover what they stand for, or a refusal."""
+"""Yesterday's cuts on tomorrow's records: the same parts, labels that cover their values, or a refusal."""
 
 from __future__ import annotations
 

@@ -356,7 +356,7 @@ def test_every_node_and_the_optimum_by_definition(plain: Any, make_problem: Any,
 @settings(max_examples=at_most(25))
 @given(seed=st.integers(0, 2**40))
 def test_a_table_unchanged(embedded: Any, make_problem: Any, seed: int) -> None:
-    """Suppression on an engine takes the very rows that the definition names, at the raw levels."""
+    """Suppression on an engine removes exactly the rows that the definition names, at the raw levels."""
     from privpipe.draws import Seed
     from privpipe.engines import Source
 
@@ -486,7 +486,7 @@ def test_two_values_make_three_sets(plain: Any, make_problem: Any) -> None:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_no_quality_model_minds_that_persons_are_distinguished(plain: Any, make_problem: Any, name: str) -> None:
-    """A combination then stands in several rows of the distinct table, and costs what it costs."""
+    """A combination is then in several rows of the distinct table, at its own cost."""
     own: dict[str, dict[str, Any]] = {
         "static": {"penalties": {"a": [0.0, 0.1, 0.2], "b": [0.0, 0.5, 1.0]}},
         "classification": {"response": "ill"},

@@ -44,7 +44,7 @@ def census(households: int, seed: int = 1) -> pa.Table:
 
 
 def swapped(engine: Any, stage: RecordSwap, rows: pa.Table, seed: int = 7) -> tuple[dict[str, Any], pa.Table]:
-    """What the plan tells after the run, and the rows in their order."""
+    """What the plan reports after the run, and the rows in their order."""
     table = engine.with_record_ids(engine.scan(Source(data=rows)), "row", Seed.insecure(seed))
     context = StageContext(
         roles=Roles(insensitive=rows.column_names), schema=table.schema, place="transform[0]", household="hid"

@@ -1,4 +1,4 @@
-"""Codes of columns, and what ordered ones are told apart by."""
+"""Codes of columns, and how ordered ones are distinguished."""
 
 from __future__ import annotations
 

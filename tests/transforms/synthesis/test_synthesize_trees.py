@@ -173,7 +173,7 @@ def test_dense_rare_numbers_are_drawn_from_groups_of_enough_records(run: Any, me
     for name, values in DENSE.items():
         made = found.rows[name].to_pylist()
         assert None not in made, name
-        # Neither end is one person's figure, and a number stands for a group.
+        # Neither end is one person's figure, and a number represents a group.
         assert min(values) < min(made) <= max(made) < max(values), name
         assert len(set(made)) <= len(values) // max(min_count, 5), name
         # The grid of the column: no time of day on a day, no half of a whole number.

@@ -58,7 +58,7 @@ def files_of(towns: list[str], illness: list[str], rerun: Any) -> FilePair:
 
 
 def by_diversity(files: FilePair, column: str, values: Sequence[Any]) -> str:
-    """The released towns of a minimal search for 2 distinct values: towns are told where each has two."""
+    """The released towns of a minimal search for 2 distinct values: towns are shown where each has two."""
     towns = files.original.column("town").to_pylist()
     kinds: dict[str, set[Any]] = {}
     for town, value in zip(towns, values, strict=True):

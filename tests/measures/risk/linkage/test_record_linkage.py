@@ -100,7 +100,7 @@ def test_ranges_and_sets_cover_their_values(embedded: Engine, judged_pair: Any) 
     original = pa.table({"age": [1.0, 2.0, 8.0, 9.0], "town": ["a", "b", "c", "a"]})
     released = pa.table({"age": ["[0, 5[", "[0, 5[", ">=5", ">=5"], "town": ["{a, b}", "{a, b}", "c", "a"]})
     found = judged_pair(embedded, RecordLinkage(direction="from_intruder"), original, released)
-    # The first two records share all; the others are told apart by town.
+    # The first two records share all; the others are distinguished by town.
     assert found.observed["share"] == pytest.approx((0.5 + 0.5 + 1 + 1) / 4)
 
 

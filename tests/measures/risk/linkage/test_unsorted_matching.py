@@ -1,4 +1,4 @@
-"""What the order of released rows tells.
+"""What the order of released rows reveals.
 
 Source: reference/torra.json, two releases of the slides after L. Sweeney, 2002.
 """
