@@ -86,7 +86,7 @@ class JointGuarantee(Demand):
         DataError
             Keys that are missing or repeated, rows that belong to no person.
         UsageError
-            It cannot be asked of these tables.
+            It does not apply to these tables.
         UnsupportedError
             There are more combinations of rows than are counted.
         """
@@ -95,7 +95,7 @@ class JointGuarantee(Demand):
         )
 
     def judge_alone(self, related: RelatedTables) -> Verdict:
-        """The least favourable verdict on one table alone, where readers get no key by which rows can be joined.
+        """The least favourable verdict on a single table, where readers get no key by which rows can be joined.
 
         Without a key, rows of one person cannot be put together: an intruder knows the root's row, or one row of
         another table. A sensitive column is judged in its own table.

@@ -519,7 +519,7 @@ class GroupDisclosure(CellGuarantee):
         return self.verdict(failing, judged)
 
     def verdict(self, failing: int, judged: int) -> Verdict:
-        """The verdict on so many published cells; none of them is an error."""
+        """The verdict on a number of published cells; an error if there are none."""
         compared = (Comparison(judged, judged, "published cells with contributors were judged"),)
         if not judged:
             why = "no table has one of its columns; name `columns`, or give a dimension the role sensitive"

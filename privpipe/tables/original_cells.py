@@ -143,7 +143,7 @@ def lone_codes(cells: Cells, contributors: Ints, *, additive: bool) -> Ints:
 def counted_figures(
     cells: Cells, contributors: Ints, single: Ints | None = None, *, additive: bool = True
 ) -> CellFigures:
-    """Figures of cells of which the numbers of contributors are known, and nothing else."""
+    """Figures of cells for which only the numbers of contributors are known."""
     none = np.zeros(len(cells), dtype=np.int64)
     return CellFigures(
         cells=cells,

@@ -1,4 +1,4 @@
-"""Responses of a table: what each cell shows, and what must be counted and added up for it."""
+"""Responses of a table: the figures of each cell, and the counts and sums they need."""
 
 from __future__ import annotations
 
