@@ -1,4 +1,4 @@
-"""What a reader of the verdicts must know of what they leave out."""
+"""What a reader of the verdicts must know about what they omit."""
 
 from __future__ import annotations
 

@@ -338,7 +338,7 @@ class TestOtherBytes:
     def test_another_source(self, desk: Desk, waits: Path) -> None:
         with (desk.place / "people.csv").open("a") as file:
             file.write("new,30,Ashford,flu\n")
-        refused(desk, waits, "the source is not as it was", DataError)
+        refused(desk, waits, "the source has changed since", DataError)
 
     def test_files_that_are_swapped_while_they_are_published(
         self, desk: Desk, waits: Path, monkeypatch: pytest.MonkeyPatch

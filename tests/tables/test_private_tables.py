@@ -318,7 +318,7 @@ def test_bad_parameters_are_usage_errors(tmp_path: Path, changes: dict[str, Any]
 
 
 def test_sums_need_bounds_and_weights_are_not_served(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="need what a contributor's part is clipped to"):
+    with pytest.raises(UsageError, match="need bounds for a contributor's part"):
         table(noise(tmp_path, bounds={}))
     with pytest.raises(UsageError, match="`weight` are not served"):
         table(noise(tmp_path), None, "count", weight="cost")
