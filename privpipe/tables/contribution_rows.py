@@ -84,7 +84,7 @@ class ContributionRows:
     person : str or None
         Column of the contributor; None: each row is one, and its record id distinguishes it.
     bounds : mapping of column to (int, int)
-        What contributions are clipped to, in units; null stays null.
+        Bounds to which contributions are clipped, in units; null stays null.
     keys : mapping of str to (bytes, str or None)
         Columns that are added: record keys under a key, of all rows, or 0 where this column is null or 0.
     """

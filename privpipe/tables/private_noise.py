@@ -100,7 +100,7 @@ class PrivateNoise:
     contribution_bound : int
         Leaf cells in which a contributor counts.
     bounds : mapping of response to (int, int)
-        What a contributor's sum in a leaf cell is clipped to, in units; needed for sums.
+        Bounds to which a contributor's sum in a leaf cell is clipped, in units; needed for sums.
     neighbours : str
         ``add_remove``: tables that differ by one contributor. ``replace``: by the values of one.
     mechanism : str

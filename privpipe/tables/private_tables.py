@@ -205,7 +205,7 @@ class PrivateTable(TableStage):
     contribution_bound : int
         Leaf cells of each table in which a contributor counts, chosen by a key.
     bounds : mapping of column to [least, most]
-        What the sum of a contributor in a leaf cell is clipped to; needed for sums.
+        Bounds to which the sum of a contributor in a leaf cell is clipped; needed for sums.
     domain : mapping of column to list
         Values of the dimensions; left out: those of the column's hierarchy. Records with others are left out.
     mechanism : {"laplace", "gaussian"}

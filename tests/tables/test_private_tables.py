@@ -459,7 +459,7 @@ def test_stages_next_to_the_noise_are_refused(document: Documents) -> None:
         pp.Policy.from_dict(more)
     more = document()
     more["transform"][1]["private_table"]["bounds"] = {}
-    with pytest.raises(PolicyError, match="clipped to"):
+    with pytest.raises(PolicyError, match="bounds for a contributor"):
         pp.Policy.from_dict(more)
 
 
