@@ -103,7 +103,7 @@ def pytest_collection() -> Generator[None, object, object]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Every test that meets Spark bears its mark, before tests are chosen by marks; many examples are deep ones."""
+    """Every test that meets Spark has its mark, before tests are chosen by marks; many examples are deep ones."""
     for item in items:
         if PROFILE == "deep" and "hypothesis" in item.keywords:
             item.add_marker(pytest.mark.deep)

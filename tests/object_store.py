@@ -140,7 +140,7 @@ class Fault:
 
 
 class FaultyProxy:
-    """An HTTP proxy before a store that fails as it is told; it keeps what it was asked."""
+    """An HTTP proxy before a store that fails as instructed; it records its requests."""
 
     def __init__(self, store: ObjectStore) -> None:
         self.store = store
@@ -182,7 +182,7 @@ class _Server(ThreadingHTTPServer):
     block_on_close = False
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that went away is no error of the proxy."""
+        """A client that disconnected is not an error of the proxy."""
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -62,7 +62,7 @@ def empty_passed(entry: Guarantee) -> Verdict:
 
 
 def resting_on(verdict: Verdict, *comparisons: Comparison) -> Verdict:
-    """The verdict with what else it rests on."""
+    """The verdict with its further notes."""
     return replace(verdict, compared=(*verdict.compared, *comparisons))
 
 
@@ -155,7 +155,7 @@ def rules_of_judging(
 ) -> PublicRules:
     """Rules for a caller that has the judgement but no policy.
 
-    Nothing below the largest k that was asked is shown, and never below 5.
+    No count below the largest required k is shown, and never one below 5.
 
     Parameters
     ----------
@@ -220,7 +220,7 @@ class Assessment:
     classes : int or None
         Equivalence classes over the policy's quasi-identifiers (over the first guarantee's, where it has its own).
     notes : tuple of str
-        What a reader must know: the base distribution used, what was not judged. Of the policy and the judged table.
+        What a reader must know about the policy and the judged table: the base distribution used, what was not judged.
     source_notes : tuple of str
         Notes that disclose something of the source; they are in private records only.
     built_in : tuple of Verdict
@@ -291,7 +291,7 @@ class Assessment:
         Parameters
         ----------
         ending : str
-            What the error says last: what did not happen.
+            The end of the error: what did not happen.
         record : str
             Folder of the private record of the run.
 

@@ -118,7 +118,7 @@ def lost_relations(
 ) -> tuple[LostRelation, ...]:
     """Pairs of columns whose relation was above 0.3 and lost more than a share of it, the greatest loss first.
 
-    A pair of which neither column changed is left out; so is a relation over fewer than 50 records on either side.
+    Pairs in which neither column changed are left out; so are relations over fewer than 50 records on either side.
 
     Parameters
     ----------
@@ -382,7 +382,7 @@ class LossTable:
 
 
 def alarm_of(row: ColumnLoss, rule: ColumnLossRule) -> AlarmKind | None:
-    """Which alarm a row is. Where nothing is disclosed of the source, the released labels alone decide.
+    """Which alarm a row is. Where nothing about the source may be disclosed, only the released labels decide.
 
     Examples
     --------

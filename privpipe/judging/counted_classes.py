@@ -171,7 +171,7 @@ def matching_block(
 ) -> tuple[ClassBlock, int]:
     """Patterns as a block, with their matching sizes, and the number of records that consist of the mark left out.
 
-    A record without a value in any of the keys vouches for no other record: it matches those like it and no others.
+    A record without a value in any of the keys matches only records like it, so it counts in no other record's class.
 
     Parameters
     ----------
@@ -297,7 +297,7 @@ class JudgingContext:
     Parameters
     ----------
     judged_table : JudgedTable
-        The judged table, and what is left of it without its suppressed records.
+        The judged table, and the table without its suppressed records.
     entries : tuple of Guarantee
         All entries in their order, filled in from the roles.
     roles : Roles
@@ -373,7 +373,7 @@ class CountedClasses:
     first : Judged, optional
         What the entries of the first count of records saw; the policy's own quasi-identifiers come first.
     classes : int, optional
-        Classes of the first count that is not over some of its columns alone.
+        Classes of the first count over all of its columns.
     notes : tuple of str
     """
 
@@ -400,7 +400,7 @@ def count_classes(context: JudgingContext) -> CountedClasses:
         if group.unit is None and first is None:
             first = judged
         notes += alone_notes(judged, group.keys, context.roles)
-        if classes is None and group.keys == group.over:  # not those over some columns alone
+        if classes is None and group.keys == group.over:  # not those over only some columns
             classes = judged.classes
         for place, (at, entry) in enumerate(group.entries):
             if not judged.released:
@@ -413,7 +413,7 @@ def count_classes(context: JudgingContext) -> CountedClasses:
 
 
 def alone_notes(judged: Judged, keys: Sequence[str], roles: Roles) -> list[str]:
-    """How many complete records blanks of others alone hide; nothing where blanks match nothing."""
+    """How many complete records are hidden only by blanks of others; nothing where blanks match nothing."""
     if judged.alone is None:
         return []
     over = "" if tuple(keys) == tuple(roles.quasi_identifiers) else f" over {', '.join(keys)}"
@@ -440,7 +440,7 @@ def _judged(context: JudgingContext, group: Group, facts: Facts) -> Judged:
             rows, asked, known = with_row_columns(engine, table.table, whole, adding, facts)
             judged = count(rows, asked, composite, known)
         except DataError:
-            # The mark is not a value of a base distribution, nor a missing one of what a record needs.
+            # The mark is not a value of a base distribution, nor a missing value where a record needs one.
             if not table.suppressed:
                 raise
         else:

@@ -36,7 +36,7 @@ __all__ = [
 
 @dataclass
 class JudgedTable:
-    """A table that is judged, and what is left of it without its suppressed records.
+    """A judged table, and the same table without its suppressed records.
 
     A record is suppressed when every released column is the mark, or missing where the column cannot hold text. A
     count of classes shows at no cost whether a class of marks only exists; where none does, no record is
@@ -67,7 +67,7 @@ class JudgedTable:
 
     @property
     def known(self) -> int | None:
-        """The number of suppressed records, where it was asked for already."""
+        """The number of suppressed records, if it is known already."""
         return self._suppressed
 
     @property
@@ -105,7 +105,7 @@ class JudgedTable:
         return self.holds_suppressed(keys) and set(self.by.columns) <= set(keys)
 
     def hinted(self, histograms: Mapping[str, Histogram], nulls: Mapping[str, int]) -> bool:
-        """Whether what was learnt of some columns leaves room for a suppressed record, and would differ without it."""
+        """Whether facts learnt about some columns allow a suppressed record, and would differ without it."""
         if self._suppressed is not None:
             return bool(self._suppressed)
         if not histograms and not any(nulls.values()):

@@ -1,4 +1,4 @@
-"""Judge a table: refuse what cannot be judged, look at its columns, and hand each way of judging its entries."""
+"""Judge a table: refuse what cannot be judged, check its columns, and pass entries to their ways of judging."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def unused_quasi_identifiers(guarantees: Sequence[Guarantee], quasi_identifiers:
 
 
 def guarantee_notes(guarantees: Sequence[Guarantee], roles: Roles, *, whole: bool) -> list[str]:
-    """What a reader of the verdicts must know of what they leave out.
+    """What a reader of the verdicts must know about what they omit.
 
     Parameters
     ----------

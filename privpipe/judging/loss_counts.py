@@ -1,4 +1,4 @@
-"""Count what every column of a release has lost: the pairs of a sample on the driver, labels in the whole tables."""
+"""Count the loss of every column of a release: the pairs of a sample on the driver, labels in the whole tables."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class LossAsked:
         The suppression mark.
     hierarchies : mapping of column to HierarchySpec
     pseudonyms : tuple of str
-        Columns of which each value represents one person: they have no loss.
+        Columns whose values each represent one person: they have no loss.
     rule : ColumnLossRule
     withheld : bool
         Whether a model forbids counts of the source.
@@ -204,7 +204,7 @@ def labels_of(engine: Engine, table: Any, columns: Sequence[str], mark: str) -> 
         found = {name: _valued(histograms[name], mark) for name in few}
     nulls = engine.facts(table, FactsRequest(nulls=many)).nulls if many else {}
     for name in many:
-        # A column that holds no text has no mark; asked without one, an engine may know the classes from the notes.
+        # A column without texts has no mark; without one, an engine may know the classes from the notes.
         text = column_type_of(table.schema.field(name).type) == "text"
         query = ClassQuery(keys=(name,), mark=mark if text else None)
         classes: _Classes = engine.reduce_classes(table, query, _LabelCount(), Facts()) or (0, 0)
@@ -221,7 +221,7 @@ _Classes = tuple[int, int]
 
 
 class _LabelCount:
-    """How many classes of one value there are, and how many of them carry nothing but the mark."""
+    """How many classes of one value there are, and how many of them have only the mark."""
 
     def measure(self, block: ClassBlock, facts: Facts) -> _Classes:
         return len(block), 0 if block.marked is None else int(block.marked.sum())

@@ -102,7 +102,7 @@ SPACES = " \t\n\r\x0b\x0c\x1c\x1d\x1e\x1f"
 
 
 def folded(values: pa.Array) -> pa.Array:
-    """Texts without what is only spelling: case, surrounding spaces, Unicode form (NFKC); missing ones stay missing.
+    """Texts without differences of spelling: case, surrounding spaces, Unicode form (NFKC); missing ones stay missing.
 
     Examples
     --------
@@ -136,7 +136,7 @@ class Fold:
 
 @dataclass(frozen=True)
 class Known:
-    """A reduction: what an entry makes of classes in which a missing value is none, unless there is no other.
+    """A reduction: the entry's figure over classes in which a missing value is not a value, unless there is no other.
 
     Parameters
     ----------
@@ -192,7 +192,7 @@ class Values:
     distinct : int
         Distinct values, a missing one not among them.
     own : int
-        Records that share theirs with no one, or with their own household alone.
+        Records that share theirs with no other record, or only with their household.
     """
 
     distinct: int = 0
@@ -303,7 +303,7 @@ def table_notes(
     rules: JudgingRules,
     judge: Judge,
 ) -> list[str]:
-    """Notes on a table without its suppressed records; a function of its cells alone.
+    """Notes on a table without its suppressed records; a function only of its cells.
 
     Parameters
     ----------
@@ -343,7 +343,7 @@ def _household(names: Sequence[str], entries: Sequence[Guarantee]) -> str | None
 
 
 def _of_values(entry: Guarantee) -> bool:
-    """Whether a figure rests on how values are distinguished in classes of the judged table alone."""
+    """Whether a figure depends only on how values are distinguished in classes of the judged table."""
     return entry.way.classes_alone and not entry.needs_base and not entry.needs_population
 
 

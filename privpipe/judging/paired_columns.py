@@ -41,11 +41,11 @@ __all__ = [
 
 
 Loss = tuple[float | None, str]
-"""A loss in [0, 1], and what it was measured by."""
+"""A loss in [0, 1], and how it was measured."""
 Seen = tuple[list[str | None], list[int]]
 """Distinct canonical texts, None for null, and the records of each."""
 ROUNDING = 1e-12
-"""A loss below this is what adding up shares leaves of none."""
+"""A loss below this is a rounding error of added shares."""
 NO_LOSS: Loss = (None, "")
 NUMBERS = ("integer", "number", "decimal")
 ORDERED = ("integer", "number", "decimal", "date", "timestamp")
@@ -345,7 +345,7 @@ def moments_moved(before: Floats, times: Ints, after: Floats, times_after: Ints)
 
 
 def _quantiles(values: Floats, times: Ints) -> list[float]:
-    """The smallest value that at least so many of the cells do not exceed."""
+    """The smallest value that at least a given number of cells do not exceed."""
     order = np.argsort(values, kind="stable")
     upto = np.cumsum(times[order])
     places = [int(np.searchsorted(upto, share * int(upto[-1]))) for share in QUANTILES]
@@ -413,7 +413,7 @@ class PairedSample:
 
 
 def looked_at(columns: int) -> int:
-    """Records that are looked at of a release of so many columns.
+    """Records that are examined in a release with this number of columns.
 
     Examples
     --------

@@ -41,7 +41,7 @@ Words = tuple[Ints, ...]
 
 @dataclass(frozen=True)
 class _Hashed:
-    """A reduction: ids of records, and the keyed hash of some sets of their columns, none of which leaves the engine.
+    """A reduction: ids of records, and the keyed hashes of some sets of their columns; no value leaves the engine.
 
     `filled`: a missing value is an empty text, as in a CSV file. `steps` normalise every text. `folds`: of which sets
     the texts are hashed without case, surrounding spaces and Unicode form.
@@ -88,7 +88,7 @@ class _Hashed:
 
     def judge(self, observed: Any, facts: Facts) -> Verdict:
         """Judges nothing."""
-        raise TypeError("hashes are judged by the measures that asked for them")
+        raise TypeError("hashes are judged by the measures that requested them")
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,7 @@ def class_memory(
 
 
 def require_keys(units: Ints, unit: LedgerUnit) -> None:
-    """Refuse records by which no person can be followed: their keys are one hash, that of nothing.
+    """Refuse records without a key, which cannot be followed: all would have the same hash.
 
     Raises
     ------
@@ -207,7 +207,7 @@ class _Whole:
 
     def judge(self, observed: Any, facts: Facts) -> Verdict:
         """Judges nothing."""
-        raise TypeError("gathered records are judged by the measures that asked for them")
+        raise TypeError("gathered records are judged by the measures that requested them")
 
 
 def gathered_rows(engine: Engine, table: Any, columns: Sequence[str]) -> tuple[Any, Ints]:
@@ -349,7 +349,7 @@ class _Numbers:
 
     def judge(self, observed: Any, facts: Facts) -> Verdict:
         """Judges nothing."""
-        raise TypeError("hashes are judged by the measures that asked for them")
+        raise TypeError("hashes are judged by the measures that requested them")
 
 
 def noise_memory(

@@ -54,7 +54,7 @@ class Cell:
     Parameters
     ----------
     labels : tuple of int
-        Positions of what it counts: of adjacent bins, or of labels.
+        Positions of the adjacent bins, or labels, that it counts.
     counts : tuple of int
         Records in each table: none, or at least as many as may be shown.
     """
@@ -140,7 +140,7 @@ ENDS = (1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000, 5000)
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ClassSizes(SizeModel):
-    """The histogram of class sizes itself; asked together with measures, so that it is counted as they are."""
+    """The histogram of class sizes; requested together with measures, so that it is counted in the same way."""
 
     judges_matching: ClassVar[bool] = True
 
@@ -250,7 +250,7 @@ def size_figures(
 
 
 def size_bins(sides: Sequence[SizeFigures], least: int) -> list[dict[str, Any]]:
-    """Records by the size of their class, in bins of which each holds none or at least so many in every table.
+    """Records by the size of their class, in bins that each hold none or at least a minimum in every table.
 
     Examples
     --------
@@ -284,7 +284,7 @@ MISSING, SUPPRESSED, OTHERS = "missing", "suppressed", "others"
 
 
 def distributions(sample: PairedSample, mark: str, least: int, *, compared: bool = True) -> dict[str, dict[str, Any]]:
-    """Of each released column its lines, as plain JSON; every count is 0 or at least `least`.
+    """The lines of each released column, as plain JSON; every count is 0 or at least `least`.
 
     Numbers of many values are counted in round intervals, open at both ends, and dates by year; of other columns the
     commonest labels are shown. Whatever rests on few records is joined with its neighbours, or with the other labels.
@@ -371,7 +371,7 @@ def _by_label(side: ColumnValues) -> dict[tuple[str, str], int]:
 
 
 def _binned(sides: Sequence[ColumnValues], least: int) -> list[dict[str, Any]]:
-    """Round intervals over the bulk of the first side; what is missing comes last."""
+    """Round intervals over the bulk of the first side; missing values come last."""
     numbers = [_numbers(each) for each in sides]
     edges = _edges(*numbers[0], whole=sides[0].kind in WHOLE)
     missing = tuple(int(each.counts[each.blank].sum()) for each in sides)
@@ -431,7 +431,7 @@ def _edges(values: Floats, counts: Ints, *, whole: bool) -> Floats:
 
 
 def _round_step(width: float, *, whole: bool) -> float:
-    """The next round number, of 1, 2, 2.5 or 5 times a power of ten; of whole numbers at least 1."""
+    """The next round number: 1, 2, 2.5 or 5 times a power of ten; at least 1 for whole numbers."""
     if whole:
         width = max(1.0, width)
     power = 10.0 ** math.floor(math.log10(width))

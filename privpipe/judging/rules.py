@@ -92,7 +92,7 @@ class Gate:
     whole : bool
         Whether the guarantees are all that the table is judged by.
     notes : bool
-        Whether columns and spellings that no entry asks for are looked at as well.
+        Whether columns and spellings that no entry needs are examined as well.
     pseudonyms : tuple of str
         Columns that a `pseudonymise` stage made: each value stands for one person by design.
     """
@@ -222,7 +222,7 @@ class JudgingRules:
     household : str, optional
         Column that distinguishes households, for entries that count them.
     mark : str
-        A record of which nothing is left but this text counts as suppressed: every released column carries it, or is
+        A record in which only this text is left counts as suppressed: every released column has it, or is
         missing where it cannot hold text.
     released : tuple of str, optional
         The released columns; default: all of the judged table.
@@ -254,7 +254,7 @@ class JudgingRules:
     gate : Gate
         How the table's columns are looked at, whatever the guarantees.
     allow_empty : bool
-        Let a table of suppressed records alone pass vacuously; never set by a release.
+        Let a table with only suppressed records pass vacuously; never set by a release.
     empty : {"refuse", "pass"}
         Whether a table without a record is an error, or passes with a note: nothing of it can disclose anything.
     versions : mapping of path to int
@@ -286,7 +286,7 @@ class JudgingRules:
     versions: Mapping[str, int] = field(default_factory=dict)
 
     def unit(self, entry: Guarantee) -> str | None:
-        """The column by which those that an entry counts are distinguished; None: it counts records."""
+        """The column that identifies what an entry counts; None: it counts records."""
         return {None: self.person, "persons": self.person, "households": self.household}.get(entry.counts_over())
 
     @property
@@ -297,7 +297,7 @@ class JudgingRules:
         return "households" if self.person == self.household else "persons"
 
     def counting(self, unit: str | None) -> JudgingRules:
-        """The same rules for entries that count by another column, with what entered the run counted so."""
+        """The same rules for entries that count by another column, with the input of the run counted likewise."""
         if unit == self.person:
             return self
         known = self.entered.get(unit)

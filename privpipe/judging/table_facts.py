@@ -282,7 +282,7 @@ def facts_by_base(
     for base in bases:
         own = _distributions(judged_table, base, _columns_with_base(entries, base), rules.versions)
         found[base] = replace(original, histograms={**original.histograms, **own})
-    # Of suppressed records alone there is nothing to learn, and no class to judge by it.
+    # A table with only suppressed records has nothing to learn, and no class to judge by it.
     nothing = judged_table.nothing
     ready: dict[Base, Facts] = {
         base: facts if nothing else prepared(facts, _asking(base, entries, rules)) for base, facts in found.items()
@@ -315,7 +315,7 @@ def _columns_with_base(entries: Sequence[Guarantee], base: Base) -> list[str]:
 
 
 def _learnt(judged_table: JudgedTable, entries: Sequence[Guarantee], roles: Roles, rules: JudgingRules) -> Facts:
-    """Facts of the judged table itself, in persons where they are counted: values of what is left, and all records."""
+    """Facts of the judged table, in persons where they are counted: values of unsuppressed records, and all records."""
     engine, table = judged_table.engine, judged_table.table
     request = _request(entries, roles, rules)
     counts_records = rules.records is None and any(entry.needs_records for entry in entries)

@@ -160,7 +160,7 @@ def _of_set(label: str, values: Sequence[Text]) -> float | None:
 
 
 def explained(labels: Sequence[Text], values: Sequence[Text], kind: str, hierarchy: Hierarchy | None = None) -> Bools:
-    """Which labels mean something; the others may stand for any value, since nothing says for which.
+    """Which labels have a known meaning; the others may represent any value.
 
     A label is explained where it is a value of the original, a label of the hierarchy, a missing value, ``*``, a value
     or range of the column's numbers or dates, or a set that holds a value.
@@ -226,7 +226,7 @@ def labels_compared(
     original, released : pyarrow.Table or RecordBatch
         With the same columns.
     mark : str
-        What a suppressed cell bears.
+        The text of a suppressed cell.
     """
     found = []
     for name in original.schema.names:

@@ -1,4 +1,4 @@
-"""Related tables: persons, their rows in several tables, and what an intruder who knows some of them finds."""
+"""Related tables: persons, their rows in several tables, and what an intruder who knows some rows finds."""
 
 from __future__ import annotations
 

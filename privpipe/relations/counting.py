@@ -1,4 +1,4 @@
-"""Counting over related tables: persons, what an intruder may know of them, and how many share each knowledge."""
+"""Counting over related tables: persons, what an intruder may know about them, and how many match it."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Groups:
 
     @classmethod
     def of(cls, block: ClassBlock) -> Groups:
-        """The groups of a block of classes: the code 0 stands for the persons themselves."""
+        """The groups of a block of classes: the code 0 represents the persons themselves."""
         if VALUE not in block.cells:
             return cls(block.sizes)
         cells = block.cells[VALUE]
@@ -253,7 +253,7 @@ class RelatedTables:
                     )
 
     def alone(self, name: str) -> RelatedTables:
-        """The same tables where an intruder knows rows of one of them alone."""
+        """The same tables where an intruder knows only rows of one of them."""
         columns = {
             each: own if each == name else replace(own, quasi_identifiers=()) for each, own in self.tree.tables.items()
         }
@@ -357,7 +357,7 @@ class RelatedTables:
     def groups(
         self, knows: Mapping[str, Knows] | None, row_counts: bool, sensitive: Sensitive | None, census: Census
     ) -> tuple[Any, ClassQuery, Facts]:
-        """The table of all persons and what is known of them, with the query of its groups; see `Knowledge`."""
+        """The table of all persons and what is known about them, with the query of its groups; see `Knowledge`."""
         known, tree = self.knowledge(knows), self.tree
         if sensitive is None:
             asked = Knowledge(self._rows(tree.root), self._others(), known, row_counts, census.picks(known))

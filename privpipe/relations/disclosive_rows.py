@@ -30,12 +30,12 @@ Words = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class CopiesGone:
-    """Rows of persons of which copies go.
+    """Rows of persons whose copies are removed.
 
     Parameters
     ----------
     rows : ndarray of int64, shape (n, 2)
-        Hash of the person and of what may be known of the row.
+        Hash of the person and of what may be known about the row.
     first : ndarray of int64, shape (n,)
         Of equal rows of the person, this and every later one go; 1: all.
     """
@@ -151,7 +151,7 @@ def without_disclosive_rows(
     """A table without rows, so that no group fails that some of them are known in.
 
     Single rows go first, then pairs, then three; of a person whose rows are all known, the one that fewest others have.
-    Whoever has lost a row is missing from the groups of that row, so that what is left is counted again. Persons who
+    A person who has lost a row is missing from the groups of that row, so the rest is counted again. Persons who
     fail whatever is known of the table keep their rows.
 
     Parameters
@@ -294,7 +294,7 @@ class _Search:
 
 
 class _Holders:
-    """How many persons with the same root row have a row, and have it so often; counted where it is first asked for."""
+    """How many persons with the same root row have a row this often; counted when first needed."""
 
     def __init__(self, search: _Search) -> None:
         self._search = search

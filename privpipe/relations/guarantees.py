@@ -79,14 +79,14 @@ class JointGuarantee(Demand):
         return figures, failing
 
     def judge(self, related: RelatedTables) -> Verdict:
-        """The verdict on related tables as they are to leave.
+        """The verdict on related tables before they are released.
 
         Raises
         ------
         DataError
             Keys that are missing or repeated, rows that belong to no person.
         UsageError
-            It cannot be asked of these tables.
+            It does not apply to these tables.
         UnsupportedError
             There are more combinations of rows than are counted.
         """
@@ -95,7 +95,7 @@ class JointGuarantee(Demand):
         )
 
     def judge_alone(self, related: RelatedTables) -> Verdict:
-        """The least favourable verdict on one table alone, where readers get no key by which rows can be joined.
+        """The least favourable verdict on a single table, where readers get no key by which rows can be joined.
 
         Without a key, rows of one person cannot be put together: an intruder knows the root's row, or one row of
         another table. A sensitive column is judged in its own table.
@@ -125,7 +125,7 @@ class JointGuarantee(Demand):
         return verdict.outcome == "pass", float(verdict.observed) * (1 if self.direction == "at_least" else -1)
 
     def verdict(self, counted: CountedSet) -> Verdict:
-        """The verdict over what was counted; over no group it is an error."""
+        """The verdict over the counted groups; an error if there are none."""
         tally = counted.tally
         observed = tally.least if self.direction == "at_least" else tally.most
         compared = (Comparison(counted.persons, counted.persons, "persons were judged"),)
@@ -152,7 +152,7 @@ class JointGuarantee(Demand):
         )
 
     def discloses_source(self, rules: PublicRules) -> bool:
-        """Figures rest on keys that may not be released: the public edition shows outcomes alone."""
+        """Figures rest on keys that may not be released: the public edition shows only outcomes."""
         return True
 
 
@@ -351,7 +351,7 @@ class JointTCloseness(_OfColumn):
         if not valued.any():
             return np.zeros(0)
         offsets = np.append(groups.offsets[:-1][valued], len(groups.codes))
-        held = facts.extra[VALUE] > 0  # a value of rows without a person is no step on the way between others
+        held = facts.extra[VALUE] > 0  # a value only of rows without a person is not a step between others
         codes = (np.cumsum(held) - 1)[groups.codes]
         compute = emd_equal_by_class if self.distance == "equal" else emd_ordered_by_class
         return compute(offsets, codes, groups.counts, facts.extra[VALUE][held])

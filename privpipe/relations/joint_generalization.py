@@ -1,4 +1,4 @@
-"""One vector of levels over the quasi-identifiers of related tables: what it costs, who is left, which is best."""
+"""One vector of levels over the quasi-identifiers of related tables: its cost, who is left, which is best."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ Levels = tuple[int, ...]
 MOST_VECTORS = 100_000
 """Vectors of levels among which the best one is sought."""
 LOOKED_AT = 64
-"""Vectors of which the next one to check is chosen."""
+"""Vectors from which the next one to check is chosen."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Checked:
     loss : float
         Of the tables without the persons that go.
     gone : pyarrow.Table
-        Keys of those persons; only so many as are too many, where the check ended there.
+        Keys of those persons; where the check ended early, only as many as exceed the limit.
     """
 
     levels: Levels
@@ -241,7 +241,7 @@ class JointLevels:
         return self.related.having(tables)
 
     def check(self, levels: Levels, *, whole: bool = False) -> Checked:
-        """Who has to go at a vector of levels, and what it loses then.
+        """The persons to be removed at a vector of levels, and its loss then.
 
         Parameters
         ----------
@@ -275,7 +275,7 @@ class JointLevels:
 
 
 def climbed(search: JointLevels) -> Checked | None:
-    """Up from the finest levels, by the step that spares most persons for what it loses, until few enough go."""
+    """Up from the finest levels, by the step that spares most persons for its loss, until few enough are removed."""
     here = search.check(search.bottom, whole=True)
     while not search.is_within(here):
         least = search.bound(here.levels)

@@ -1,4 +1,4 @@
-"""Stages over related tables for what belongs to a person in all of them: pseudonyms of keys, and dates."""
+"""Stages for a person's data in all related tables: pseudonyms of keys, and dates."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Pseudonymise(SetStage):
     key: Annotated[
         dict[str, str], Doc("where the key is kept: {from_env: NAME} or {from_file: PATH}; at least 32 bytes")
     ] = field(repr=False)
-    domain: Annotated[str, Doc("a name for what the pseudonyms are for; other domains give other pseudonyms")] = ""
+    domain: Annotated[str, Doc("a name for the use of the pseudonyms; other domains give other pseudonyms")] = ""
     length: Annotated[int, Ge(1), Le(51), Doc("characters of a pseudonym, 5 bits each")] = 26
 
     def __post_init__(self) -> None:
@@ -93,7 +93,7 @@ class Pseudonymise(SetStage):
 
 
 def _domains(tree: Tree) -> dict[str, dict[str, str]]:
-    """Of each table its key columns, each with what it identifies: the column in the last table it leads to."""
+    """The key columns of each table, each with what it identifies: the column in the last table it leads to."""
     found: dict[str, dict[str, str]] = {}
     for name in tree.tables:
         steps = tree.path(name)[:1]
@@ -134,7 +134,7 @@ class ShiftDates(SetStage):
     -----
     Intervals between the dates of a person are exact, also between tables. It is the stage `shift_dates` of each table
     with the person's key instead of `person_id`; in a table behind another, the person is found by the relations.
-    Guarantees and later stages see the dates as they are then.
+    Guarantees and later stages see the shifted dates.
 
     Examples
     --------
@@ -231,7 +231,7 @@ def _with_person_text(related: RelatedTables, name: str) -> tuple[Any, str]:
 
 @dataclass(frozen=True)
 class _Joined:
-    """Appends the texts of some columns as one, of which each is known again."""
+    """Appends the texts of some columns as one, from which each can be recovered."""
 
     columns: tuple[str, ...]
 

@@ -1,4 +1,4 @@
-"""Rows of related tables with the person they belong to, and what is left when persons or parents go."""
+"""Rows of related tables with the person they belong to, and the rows left when persons or parents are removed."""
 
 from __future__ import annotations
 
@@ -106,13 +106,13 @@ class PersonBucket:
 
     @classmethod
     def of(cls, columns: tuple[str, ...], rows: int) -> PersonBucket:
-        """Enough buckets for so many rows."""
+        """Enough buckets for this number of rows."""
         return cls(columns, max(1, rows // ROWS_IN_BUCKET))
 
 
 @dataclass(frozen=True)
 class Capped:
-    """At most so many rows of each person, of all rows of some persons.
+    """At most a number of rows of each person, from all rows of some persons.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Related tables: which there are, by which columns their rows belong to a person, and what is known of a row."""
+"""Related tables: their names, the columns by which rows belong to a person, and what is known about a row."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ __all__ = ["CapRows", "RelatedSet", "SetStage", "SuppressPersons", "SuppressRows
 
 @dataclass(frozen=True, kw_only=True)
 class RelatedSet:
-    """Related tables on their way, with what stages may look at.
+    """Related tables between stages, with what stages may read.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ class RelatedSet:
     guarantees : sequence of JointGuarantee
     seed : Seed
     steps : tuple of mapping
-        Of each stage that ran: what it did.
+        What each stage that ran did.
     contexts : mapping of str to StageContext
         Of each table: its columns, and the hierarchies of those that its own stages left as they were.
     """
@@ -101,7 +101,7 @@ class SetStage(Entry):
         return ()
 
     def of_tables(self, tree: Tree) -> Mapping[str, Sequence[Entry]]:
-        """Stages of single tables that it stands for, if any: they run after the other stages of each table."""
+        """Stages of single tables that it is short for, if any: they run after the other stages of each table."""
         return {}
 
     @classmethod
@@ -270,7 +270,7 @@ class SuppressRows(SetStage):
 
     Notes
     -----
-    A person keeps the rows that enough other persons have as well. First go rows that identify a person alone, together
+    A person keeps the rows that enough other persons also have. Rows that identify a person alone go first, together
     with rows of the person that have equal quasi-identifiers. If only the root and one row of the table are known, this
     is the smallest removal that `joint_k_anonymity` allows. Where two or three rows are known, a person then loses as
     few rows as a greedy choice finds, so that no combination is left that identifies the person: the row that is in

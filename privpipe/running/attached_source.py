@@ -97,7 +97,7 @@ def require_flat(found: pa.Schema, policy: Policy) -> None:
     wrong = [each.name for each in found if each.name in policy.roles.carried and is_carried(each.type)]
     if wrong:
         raise UnsupportedError(
-            f"lists, structs, maps and times are carried into folders of Parquet files alone "
+            f"lists, structs, maps and times are carried only into folders of Parquet files "
             f"({', '.join(map(repr, wrong))}): publish as `sink: {{path: ..., format: parquet}}`, or give the columns "
             "the role drop"
         )
@@ -110,7 +110,7 @@ def _bytes(table: Any) -> list[str]:
 def with_columns_read(
     engine: Engine, table: Any, hierarchies: Mapping[str, HierarchySpec], types: Mapping[str, str]
 ) -> dict[str, HierarchySpec]:
-    """The hierarchies, those by `from_columns` with what the table says.
+    """The hierarchies, those by `from_columns` with the relations in the table.
 
     One count of distinct combinations for each, on every engine.
 
@@ -203,7 +203,7 @@ class SourceDrift:
     run_id : str
         That run.
     engine : str
-        Its engine: another one names types otherwise, so that names alone are compared.
+        Its engine: another one names types otherwise, so only names are compared.
     """
 
     before: Mapping[str, str] | None = None
@@ -241,7 +241,7 @@ class SourceDrift:
         Raises
         ------
         DataError
-            A difference that the policy does not accept; it names each column and what changed.
+            A difference that the policy does not accept; it names each column and its change.
         """
         kept = {field.name: field.type for field in stored}
         self.columns = {name: _name_of(kept.get(name, schema.field(name).type)) for name in schema.names}
@@ -272,7 +272,7 @@ class SourceDrift:
                 for name in self.changes.get("new", ())
                 if name not in policy.columns
             ]
-        # A type that the policy declares is its own decision, and what is dropped has none that matters.
+        # A type that the policy declares is a decision of the policy, and the type of a dropped column does not matter.
         kept = {name for name, column in policy.columns.items() if column.type is None and column.role != "drop"}
         judged = {
             what: {name: kinds for name, kinds in self.changes.get(what, {}).items() if name in kept}
@@ -296,7 +296,7 @@ class SourceDrift:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What changed and what was dropped, in sentences for the private record."""
+        """Changes and dropped columns, in sentences for the private record."""
         changes = [f"{what} {', '.join(map(repr, names))}" for what, names in self.changes.items()]
         told = (
             [f"the columns of the source differ from those of run {self.run_id}: {'; '.join(changes)}"]
@@ -322,7 +322,7 @@ def _name_of(kind: pa.DataType) -> str:
 
 
 VALUE_BYTES = 1000
-"""What a distinct value takes while a hierarchy is built and its labels are laid out.
+"""Bytes per distinct value while a hierarchy is built and its labels are put into arrays.
 
 Scaled from 9 GB for 10M distinct texts; not measured at other sizes.
 """
@@ -331,14 +331,14 @@ LEAST_RECORDS = 500_000
 
 
 def require_room_for_hierarchies(engine: Engine, table: Any, policy: Policy) -> None:
-    """Refuse a table of which a column with a hierarchy has more distinct values than memory holds labels for.
+    """Refuse a table in which a column with a hierarchy has more distinct values than memory can hold labels for.
 
     Only an engine that knows its memory, and estimates distinct values, can decide.
 
     Raises
     ------
     EngineError
-        With the column, what it would need and what to change.
+        With the column, the memory it would need and what to change.
     """
     memory = engine.resources.memory
     if memory is None or not any(stage.searches for stage in policy.transform):
@@ -434,5 +434,5 @@ def require_declared(table: Any, policy: Policy) -> None:
         raise DataError(
             f"{len(extra)} column(s) of the data have no role in the policy: {shown}; give each a role under "
             '`columns:`, take it out of the data (a named index level is a column), or write `"*": drop` there to '
-            "leave out what the policy does not name; nothing is released by accident"
+            "leave out columns that the policy does not name; nothing is released by accident"
         )

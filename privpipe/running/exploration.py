@@ -311,7 +311,7 @@ def explore(
     engine: Any = None,
     progress: Callable[[str], None] | None = None,
 ) -> Explored:
-    """Stage and judge settings of a policy over its source as `compare` does, and keep what a report shows of each.
+    """Stage and judge settings of a policy over its source as `compare` does, and keep the report figures of each.
 
     Parameters
     ----------
@@ -374,7 +374,7 @@ def _report(name: str, context: RunContext, staged: Staged, judged: Assessment) 
 
 
 def _missing(policy: Policy, room: str) -> tuple[str, ...]:
-    """The measure by which a policy is compared that has none of a kind."""
+    """The measure for comparing a policy that has none of a kind."""
     own = any(f"measures.{room}." in type(e).__module__ and e.threshold_field == "at_most" for e in policy.entries)
     return () if own else WITHOUT_RISK if room == "risk" else WITHOUT_LOSS
 
@@ -408,7 +408,7 @@ def _levels(
     stage: Any = policy.transform[at]
     if stage.approach == "AG_CS":
         raise UnsupportedError(
-            f"explore: {policy.located_stage(at)}: approach AG_CS blanks cells, which levels alone cannot "
+            f"explore: {policy.located_stage(at)}: approach AG_CS blanks cells, which levels cannot "
             "say; name the settings to try with --grid FILE"
         )
     searching = policy if stage.is_search else _over(policy, _searching(policy, at))

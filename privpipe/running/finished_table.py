@@ -128,7 +128,7 @@ def of_records(policy: Policy, verb: str) -> Policy:
 class _Tables:
     """What `assess` judges, and the original it is compared with.
 
-    `original` is as it was passed, `first` its table or None; `drawn` is whether the seed fixes what is attacked.
+    `original` is as it was passed, `first` its table or None; `drawn` is whether the seed fixes the attacked records.
     """
 
     finished: Source
@@ -144,7 +144,7 @@ class _Tables:
 def _tables(engine: Engine, data: Any, policy: Policy, original: Any, align: Align) -> _Tables:
     finished = finished_source(data, policy) if data is not None else source_of(policy)
     paired = original is not None and reads_pairs(policy)
-    # The seed fixes which records are attacked; without pairs nothing is drawn and no seed is asked for.
+    # The seed fixes which records are attacked; without pairs nothing is drawn and no seed is needed.
     drawn = paired or (original is not None and compares_tables(policy))
     seed = None if original is None else policy.seed.resolve() if policy.seed and drawn else Seed.from_os()
     if paired and seed is not None:
@@ -194,7 +194,7 @@ def _rules(engine: Engine, case: _Tables, policy: Policy, align: Align) -> tuple
 
 
 def _process(policy: Policy, source: Source) -> tuple[Mapping[str, Any] | None, tuple[str, ...]]:
-    """The process record of what is judged, and notes on it; nothing where no guarantee is of a process."""
+    """The process record of the judged table, and notes on it; nothing where no guarantee is about a process."""
     if not any(entry.way.of_process for entry in policy.entries):
         return None, ()
     path = str(source.data) if source.is_path else ""
@@ -219,7 +219,7 @@ def _histories(engine: Engine, case: _Tables, policy: Policy) -> Mapping[str, Re
 
 
 def _bases(engine: Engine, original: Any, policy: Policy) -> dict[str | None, Facts]:
-    """Base distributions in the original, by the column that distinguishes who is counted."""
+    """Base distributions in the original, by the column that identifies the counted units."""
     entries, rules = policy.entries, judging_rules(policy)
     columns = sorted({column for entry in entries if entry.needs_base for column in entry.sensitive_columns()})
     if not columns:
@@ -242,7 +242,7 @@ def compares_tables(policy: Policy) -> bool:
 def aligned(
     engine: Engine, released: Source, original: Source, policy: Policy, align: Align, seed: Seed
 ) -> tuple[Any, Any]:
-    """Both tables with record ids by which records are paired; as scanned where nothing pairs them.
+    """Both tables with record ids for pairing; unchanged where nothing pairs them.
 
     Parameters
     ----------
@@ -319,14 +319,14 @@ NO_MATCH = "the records of the release were not all found in the original's orde
 
 
 def reads_positions(policy: Policy) -> bool:
-    """Whether an entry of the policy asks for positions."""
+    """Whether an entry of the policy needs positions."""
     return any(entry.way.of_positions for entry in policy.entries)
 
 
 def finished_positions(
     policy: Policy, released: Source, original: Source, align: Literal["record_id", "position"]
 ) -> RowPositions | str:
-    """Of the rows of a finished table and its original, as they are in their files or frames."""
+    """Of the rows of a finished table and its original, as in their files or frames."""
     from privpipe.engines.readers.source_facts import POSITION, positioned
 
     seed = Seed.from_os()

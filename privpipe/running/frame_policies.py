@@ -1,4 +1,4 @@
-"""A policy made of the columns of a frame and what a call states about them."""
+"""A policy made from the columns of a frame and the arguments of a call."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def policy_around(
 
 
 def hierarchy_specs(given: Mapping[str, Any] | None) -> dict[str, HierarchySpec]:
-    """Hierarchies by column, from what a caller may pass.
+    """Hierarchies by column, from the forms that a caller may pass.
 
     Parameters
     ----------

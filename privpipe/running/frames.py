@@ -105,7 +105,7 @@ def release_frame(
     course = Course(dry_run=dry_run)
     with Outcome() as outcome, OpenedEngine(engine, data, policy) as running:
         return release_with(running, own, target=target, plan=plan, progress=progress, course=course, outcome=outcome)
-    return outcome.result  # what failed after it was published is noted in it
+    return outcome.result  # failures after publication are noted in it
 
 
 def about(policy: Policy, frame: Any) -> Policy:

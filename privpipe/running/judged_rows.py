@@ -1,6 +1,6 @@
-"""Judge what a run wrote: its rows, and the whole table that they join.
+"""Judge the rows that a run wrote, and the whole table that they join.
 
-This covers its records paired with their originals, their positions, and what they disclose of the source.
+This covers its records paired with their originals, their positions, and what they disclose about the source.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def judge_written(
 ) -> Assessment:
     """Judge the files or the table, not the frame they came from, which only counts persons they do not distinguish.
 
-    Then they are proved to hold the very same records.
+    Then they are proved to hold the same records.
 
     Parameters
     ----------
@@ -164,12 +164,12 @@ def judge_written(
 
 
 def judge_staged(context: RunContext, staged: Staged, table: Any) -> Assessment:
-    """Judge a table that holds what was staged, unchanged."""
+    """Judge a table that holds the staged rows, unchanged."""
     return _noted(context, staged, assess(context.engine, **_asked(context, staged, table, None)))
 
 
 def _asked(context: RunContext, staged: Staged, table: Any, positions: Any) -> dict[str, Any]:
-    """What `assess` is asked of a table that holds what was staged."""
+    """The arguments of `assess` for a table that holds the staged rows."""
     policy, released = context.policy, tuple(staged.table.schema.names)
     rules = replace(staged.rules, stages=stages_of(staged.plan), order=staged.run.attacks(), positions=positions)
     return {
@@ -240,12 +240,12 @@ def require_judged_whole(policy: Policy, staged: Staged) -> None:
 def appended(kept: Source, rows: Rows) -> Source:
     """The kept rows and the staged ones, as one table."""
     if not isinstance(rows, Path):
-        raise EngineError("what joins a table is staged as files")
+        raise EngineError("rows that join a table are staged as files")
     return Source(data=Appended(kept, str(rows)))
 
 
 def judge_whole(context: RunContext, staged: Staged, whole: Source) -> Assessment:
-    """Judge a table of the rows of several runs by the guarantees of this one, and by what it itself shows.
+    """Judge a table of the rows of several runs by the guarantees of this one, from the table alone.
 
     Base distributions are those of the table, for nothing is known of the originals of earlier rows. Entries with a
     ledger judged the batch together with every release that it remembers.

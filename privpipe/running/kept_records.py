@@ -203,7 +203,7 @@ def prune_records(
     stay = {current, *_planned(home, policy)}
     runs = [str(row["run_id"]) for row in old if row["run_id"] not in stay and not _pending(home, row["run_id"])]
     try:
-        for run in runs:  # a part of a record would be taken for that of a refused run
+        for run in runs:  # a partial record would look like that of a refused run
             os.rename(home / run, home / f"{run}{PRUNED}")
         for left in home.glob(f"*{PRUNED}"):
             shutil.rmtree(left)
@@ -252,7 +252,7 @@ def keep_left_out(context: RunContext, staged: Staged, quarantine: Quarantine, r
 
 
 def left_out_records(context: RunContext, staged: Staged) -> Any:
-    """Records of the source, as they came in, that are not in the released table or carry nothing but marks there."""
+    """Unchanged records of the source that are not in the released table or have only marks there."""
     import pyarrow as pa
 
     engine, original, released = context.engine, staged.original, staged.table
@@ -270,7 +270,7 @@ def left_out_records(context: RunContext, staged: Staged) -> Any:
 
 @dataclass(frozen=True)
 class _Labelled:
-    """Rows with a column that shows whether they are of the release; of these the ids alone are kept."""
+    """Rows with a column that shows whether they are from the release; of these only the ids are kept."""
 
     schema: pa.Schema
     released: bool

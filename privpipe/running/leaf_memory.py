@@ -114,7 +114,7 @@ def table_memory(
     person: str | None,
     hierarchies: Mapping[str, Hierarchy | HierarchySpec],
 ) -> ReleaseRows:
-    """The rows a ledger keeps of a release of tables; what the cells show is added when it is decided.
+    """The rows a ledger keeps of a release of tables; the published figures are added when they are decided.
 
     Parameters
     ----------

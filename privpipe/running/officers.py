@@ -67,7 +67,7 @@ def _placed(policy: Policy, guarantees: Sequence[Asked]) -> Iterator[tuple[Place
 
 
 def target_mark(seed: Seed, run_id: str, target: str) -> str:
-    """Binds an approval to the place that was asked about, without naming it in public."""
+    """Binds an approval to the place it was requested for, without naming it in public."""
     return "hmac-sha256:" + seed.bound("privpipe/target/1", run_id, target).hex()
 
 
@@ -95,7 +95,7 @@ def statement_of(manifest: Mapping[str, Any], target: str) -> dict[str, Any]:
 
 
 def approvals(rule: SignOffRule, statement: str, documents: Iterable[Any], moment: datetime) -> tuple[Signature, ...]:
-    """The signatures by which a run is approved, one a person.
+    """The signatures that approve a run, one per person.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ def approvals(rule: SignOffRule, statement: str, documents: Iterable[Any], momen
     Raises
     ------
     SignOffMissing
-        Too few approve, or someone asks for changes or rejects; it states what became of each signature.
+        Too few approve, or an officer requests changes or rejects; it states the outcome of each signature.
     UsageError
         The cryptography library is missing.
     """
@@ -131,7 +131,7 @@ def approvals(rule: SignOffRule, statement: str, documents: Iterable[Any], momen
         if found.decision != "approve":
             asked = "rejects it" if found.decision == "reject" else "asks for changes"
             raise SignOffMissing(
-                f"{found.name} {asked}; nothing was published. Stage the release again when it is mended"
+                f"{found.name} {asked}; nothing was published. Stage the release again when it is corrected"
             )
     valid = [each for each in latest.values() if each.valid_at(moment, rule.valid_days)]
     said += [

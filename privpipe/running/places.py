@@ -182,7 +182,7 @@ def workplace(policy: Policy, purpose: str, target: str | None = None) -> Iterat
 
 
 def clear_workplace(policy: Policy, purpose: str, target: str | None = None) -> None:
-    """Remove what a killed run left in a place of this purpose; one that is in use stays."""
+    """Remove the remains of killed runs in places of this purpose; a place in use stays."""
     sink = _local_sink(policy, target)
     if sink is None:
         return

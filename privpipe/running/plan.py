@@ -1,4 +1,4 @@
-"""The plan of a run: what it decided.
+"""The plan of a run: its decisions.
 
 A plan is small, serialisable, auditable and the same on every engine; it can be frozen for later runs of a policy.
 """
@@ -80,7 +80,7 @@ def document_digest(document: Any) -> str:
 
 
 def plan_digest(document: Mapping[str, Any]) -> str:
-    """`Plan.digest` of a whole plan as it is in a file."""
+    """`Plan.digest` of a complete plan in a file."""
     return document_digest({name: value for name, value in document.items() if name not in (*SALTED, *BESIDE)})
 
 
@@ -123,7 +123,7 @@ class Plan:
     source : str
         The keyed fingerprint of the table.
     version : int
-        Of the document. The stages of a plan of version 1 draw by the seed and their parameters alone.
+        Of the document. The stages of a plan of version 1 draw only by the seed and their parameters.
     drawn : DrawnIn
         The run whose draws a release under this plan repeats.
     columns : mapping of str to str
@@ -215,7 +215,7 @@ class Plan:
         return f"Plan({len(self.stages)} stages: {names or 'none'}; policy {self.policy_digest[:DIGEST_SIGNS]})"
 
     def _repr_html_(self) -> str:
-        # A notebook is often handed on: it shows what the public edition shows.
+        # A notebook is often passed on, so it shows only the public edition.
         stages = Table(
             head=("stage", "name", "parameters", "learnt"),
             rows=[(at, stage.name, *_told(stage.public())) for at, stage in enumerate(self.stages, 1)],
@@ -224,7 +224,7 @@ class Plan:
         return html_tables("Plan", stages, Table(rows=about), notes=["What else was learnt is private: `to_json`."])
 
     def public_dict(self) -> dict[str, Any]:
-        """The public edition: methods, parameters, and of each stage's detail what its transformer makes public."""
+        """The public edition: methods, parameters, and the detail that each transformer makes public."""
         stages = [stage.public() for stage in self.stages]
         return {
             "plan_version": self.version,
@@ -308,7 +308,7 @@ class Plan:
             raise UsageError(f"the plan has version {version}, this privpipe reads versions 1 to {PLAN_VERSION}")
         if not sound:
             raise UsageError(
-                "the plan is damaged or was edited: its checksum does not fit what it holds; make a new one with "
+                "the plan is damaged or was edited: its checksum does not match its content; make a new one with "
                 "`privpipe plan`"
             )
         if policy is not None and policy.digest() != digest:
@@ -362,14 +362,14 @@ def _tables_of(whole: Plan, tables: Mapping[str, Mapping[str, Any]]) -> dict[str
 
 
 def _without_table(name: str, stage: StagePlan) -> StagePlan:
-    """The stage as it is in the plan of its table alone."""
+    """The stage as in the plan of its table."""
     if stage.parameters.get("table") != name:
         raise UsageError(f"the plan is damaged: a stage of table {name!r} is of another")
     return replace(stage, parameters={key: each for key, each in stage.parameters.items() if key != "table"})
 
 
 def _is_stage(stage: StagePlan) -> bool:
-    """Whether what is recorded of every stage has its shape; the rest of a detail is the stage's own to read."""
+    """Whether the record of every stage has its shape; the stage itself checks the rest of a detail."""
     if not isinstance(stage.name, str) or not all(isinstance(each, dict) for each in (stage.parameters, stage.detail)):
         return False
     levels, suppressed = stage.detail.get("levels", {}), stage.detail.get("suppressed_records", 0)
@@ -431,8 +431,8 @@ def released_columns(policy: Policy) -> dict[str, str]:
 def require_same_columns(plan: Plan, policy: Policy) -> None:
     """Refuse a plan that was made for a policy which releases other columns, or gives them other roles.
 
-    Releases under one plan can be joined by what its stages draw for, so what the join shows is what each of them
-    shows. A plan of version 1 does not say what was released under it.
+    Releases under one plan can be joined by the values that its stages draw for, so each may show only what the others
+    show. A plan of version 1 does not state what was released under it.
 
     Raises
     ------

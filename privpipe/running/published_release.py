@@ -63,7 +63,7 @@ def process_beside(folder: Path) -> tuple[Mapping[str, Any] | None, str]:
 def verified_manifest(folder: Path, name: str) -> dict[str, Any]:
     """The public manifest of a folder whose files are those that were judged, by their hashes.
 
-    No one signs it: it shows what was damaged or cut off on its way, not what an attacker who can write there replaced.
+    It is not signed: it reveals damage and truncation, not replacement by an attacker who can write there.
 
     Parameters
     ----------
@@ -179,7 +179,7 @@ def fetch(url: str | os.PathLike[str], to: str | os.PathLike[str]) -> FetchedRel
     url : str or path
         A sink, or the folder of a release: ``s3://``, ``gs://``, ``abfs://`` or a local path.
     to : path
-        Absent, or what was fetched before.
+        Absent, or fetched before.
 
     Raises
     ------
@@ -206,7 +206,7 @@ def fetch(url: str | os.PathLike[str], to: str | os.PathLike[str]) -> FetchedRel
             if current is not None and PurePath(current).name == run_id:
                 return FetchedRelease(path, run_id, files, changed=False)
             if "/" in run_id or run_id in ("", ".", ".."):
-                raise DataError(f"the manifest at {os.fspath(url)!r} names a run by what is not a name")
+                raise DataError(f"the manifest at {os.fspath(url)!r} does not name a run by a valid name")
             with sink_faults(path):
                 shutil.copytree(folder, place.stage(run_id), dirs_exist_ok=True, copy_function=shutil.copyfile)
             verified_manifest(place.rows(run_id), os.fspath(url))
@@ -236,7 +236,7 @@ def read_release(
         Default: all, in the order of the release.
     frame : {"arrow", "pandas", "polars"}
     table : str, optional
-        Of a release of several tables of cells: the one that is read.
+        The one that is read, of a release of several tables of cells.
 
     Returns
     -------
@@ -246,7 +246,7 @@ def read_release(
     Raises
     ------
     DataError
-        No release is there; a file differs from what its manifest lists; a column that it does not have.
+        There is no release; a file differs from its entry in the manifest; a column that it does not have.
     EngineError
         The store cannot be reached.
 
@@ -271,7 +271,7 @@ def read_release(
 
 
 def _of_table(manifest: Mapping[str, Any], table: str | None) -> Mapping[str, Any]:
-    """The manifest with the columns and the file of one table alone, where the release holds tables of cells."""
+    """The manifest with the columns and the file of only one table, where the release holds tables of cells."""
     output = manifest["output"]
     tables = output.get("tables", {})
     if table is None and len(tables) < 2:
@@ -360,7 +360,7 @@ def _chosen(table: pa.Table, wanted: list[str]) -> pa.Table:
 
 
 def _text_table(folder: Path, manifest: Mapping[str, Any], wanted: list[str]) -> pa.Table:
-    """Through the engine that writes such files: it knows what is empty and what is missing."""
+    """Through the engine that writes such files: it distinguishes empty and missing cells."""
     from privpipe.engines import open_engine
 
     sink = manifest["policy"].get("sink") or {}

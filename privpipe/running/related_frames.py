@@ -54,7 +54,7 @@ __all__ = ["apply_related", "assess", "assess_related", "check", "validate_relat
 
 
 NOTHING = Policy.of_fields(name="related tables", columns={}, guarantees=())
-REFUSED = "Do not use the tables together as they are."
+REFUSED = "Do not release these tables together."
 
 
 @bordered
@@ -80,9 +80,9 @@ def assess(
         ``{"from": "visits.patient_id", "to": "patients"}``: rows of one table belong to rows of another, by the key of
         that other. All lead to one table, whose rows are persons.
     keys : mapping of str to str or sequence of str
-        Of each table that others are related to, its key: unique, without missing values.
+        The key of each table that others are related to: unique, without missing values.
     quasi_identifiers : mapping of str to sequence of str
-        Of each table, the columns by which a person, or a row of a person, could be recognised.
+        For each table, the columns by which a person, or a row of a person, could be recognised.
     orphans : {"refuse", "drop"}
         Whether rows that belong to no person are an error, or left out.
     engine : str, Engine or DuckDB connection, optional
@@ -95,7 +95,7 @@ def assess(
     Raises
     ------
     UsageError
-        Relations that lead not to one table by one path each; a guarantee that cannot be asked of these tables.
+        Relations that do not lead to one table by one path each; a guarantee that does not apply to these tables.
     DataError
         Keys that are missing or repeated, rows that belong to no person, columns that are not there.
     UnsupportedError
@@ -236,7 +236,7 @@ def validate_related(policy: Policy, data: Any, *, engine: Any = None) -> Assess
     Raises
     ------
     DataError
-        A table that is not there, or one too many; tables without the keys by which they are related.
+        A missing or an additional table; tables without the keys by which they are related.
     UsageError
     """
     if policy.related is None:

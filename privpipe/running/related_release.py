@@ -120,7 +120,7 @@ class RelatedRun(ReleaseRun):
         return {name: rows / name for name in self._set.members}
 
     def _judged_together(self, staged: Staged, rows: Mapping[str, Rows]) -> Assessment:
-        """The verdicts on what was written: the joint guarantees, and those of each table."""
+        """The verdicts on the written files: the joint guarantees, and those of each table."""
         alone, tables = {}, {}
         for name, member in self._set.members.items():
             table = read_back(member.context, member.staged, rows[name])
@@ -135,7 +135,7 @@ class RelatedRun(ReleaseRun):
         return judged.noting(*self.notes, source=self.source_notes).within(**self._header(staged))
 
     def _require_staged(self, member: Member, table: Any) -> None:
-        """Refuse files that do not hold what was staged: keys of relations are in the staged table alone."""
+        """Refuse files that do not hold the staged rows: keys of relations are only in the staged table."""
         engine, seed = self.context.engine, self.context.seed
         if fingerprint(engine, table, seed) != fingerprint(engine, member.staged.table, seed):
             raise EngineError("the written files do not hold the records that were staged")

@@ -108,7 +108,7 @@ class StagedSet:
     stamps : dict
         Of the files of all sources.
     plan : Plan, optional
-        Of an earlier run, by which tables and stages over the set go.
+        Of an earlier run, followed by the tables and stages over the set.
     """
 
     context: RunContext
@@ -195,7 +195,7 @@ class StagedSet:
             self.members[name] = replace(member, staged=staged)
 
     def _require_removed(self, found: RelatedTables, census: Census) -> None:
-        """Refuse rows without a person but for those whose person, or row between, was removed by a table's stages."""
+        """Refuse rows without a person, except where a table's stages removed the person or a row between."""
         related, tree, engine = related_of(self.context), found.tree, self.context.engine
         own = {name: RelatedColumns(each.key) for name, each in tree.tables.items()}
         originals = {name: member.staged.original for name, member in self.members.items()}
@@ -229,7 +229,7 @@ class StagedSet:
         return hashlib.sha256(text.encode()).hexdigest()
 
     def whole(self) -> Staged:
-        """The root's table with what a run states about the whole set."""
+        """The root's table with the statements of a run about the whole set."""
         related, policy = related_of(self.context), self.context.policy
         root = self.members[related.tree.root].staged
         stages = [
@@ -278,7 +278,7 @@ def judged_together(
     Parameters
     ----------
     alone : mapping of str to Assessment
-        Of each table by itself.
+        For each table by itself.
     """
     asked = related_of(context)
     joint = tuple(each.judge(related) if asked.joined else each.judge_alone(related) for each in asked.guarantees)
@@ -303,13 +303,13 @@ def judged_together(
 
 
 def judged_by_columns(gate: Gate, names: Sequence[str], roles: Roles, records: int) -> Assessment:
-    """A table that has no guarantee of its own, judged by the roles of its columns."""
+    """A table without guarantees, judged by the roles of its columns."""
     failed, held, notes = column_verdicts(gate, names, roles, ())
     return Assessment(verdicts=failed, built_in=held, records=records, notes=tuple(notes))
 
 
 def judged_alone(member: Member, judge: Callable[[], Assessment]) -> Assessment:
-    """One table by itself: its own guarantees, where it has any, and what its columns give back of generalized ones.
+    """One table by itself: its guarantees, if any, and what its columns reveal about generalized ones.
 
     Parameters
     ----------

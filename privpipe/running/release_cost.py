@@ -40,7 +40,7 @@ MEGABYTE = 1e6
 
 @dataclass(frozen=True, kw_only=True)
 class EngineCosts:
-    """What was measured of an engine; bytes as factors of what they are read from or made of.
+    """Measured costs of an engine; bytes as factors of their source.
 
     Parameters
     ----------
@@ -69,9 +69,9 @@ class EngineCosts:
     driver_beside_workers : float
         Bytes that the process holds where the rows are in worker processes.
     tells_driver : bool
-        Whether what the driver holds was measured.
+        Whether the memory of the driver was measured.
     measured_rows : int
-        The largest table of which costs were measured.
+        The largest table whose costs were measured.
     cpu_by_column, cpu_by_key, cpu_by_stage : float
         Seconds per row for each column, each quasi-identifier, and each stage that writes rows again.
     cpu_by_row_on_disk : float
@@ -156,7 +156,7 @@ MEASURED: Mapping[str, EngineCosts] = {
 }
 """One thread or many: seconds are of all processors together."""
 STORED_ROWS = 200_000
-"""From so many rows on the embedded engine stores a table in its database, its texts as numbers."""
+"""From this number of rows on the embedded engine stores a table in its database, with texts as numbers."""
 STORED = EngineCosts(
     base_read=33 * MEGABYTE,
     source_reads=1.2,
@@ -176,24 +176,24 @@ STORED = EngineCosts(
 )
 """Of such tables."""
 COUNTED_HERE_ROWS = 2_000_000
-"""Up to so many rows Spark's driver counts near-unique columns."""
+"""Up to this number of rows Spark's driver counts near-unique columns."""
 COUNTED_HERE = replace(MEASURED["spark"], kept_reads=10.0, shuffles=0.35, shuffles_by_count=0.3)
 """Of such tables."""
 
 
 RESOURCES = ("read", "shuffled", "spilled", "written", "driver", "cpu_s")
 VALUE_BYTES = 1000.0
-"""Of a distinct value while its hierarchy is built."""
+"""Bytes per distinct value while its hierarchy is built."""
 CELL_BYTES = 16.0
-"""Of a column of a distinct combination that a search holds."""
+"""Bytes per column of a distinct combination that a search holds."""
 STAGED_BYTES = 17.0
-"""Of a staged row in a file in addition to its cells: the two words of the record's id."""
+"""Bytes per staged row in a file in addition to its cells: the two words of the record's id."""
 DEALT_BYTES = 9.0
-"""The same of a row that is put in order on disk: its order word, and what cells are missing."""
+"""The same for a row that is sorted on disk: its order word, and which cells are missing."""
 KEPT_BYTES = 32 << 20
 """Rows that the embedded engine keeps in memory whatever its limit."""
 DIGITS = 2
-"""Significant digits of what is printed: more would be invented."""
+"""Significant digits printed: more would be false precision."""
 
 
 @dataclass(frozen=True)
@@ -272,7 +272,7 @@ class Cost:
         }
 
     def rows_shown(self) -> list[tuple[str, str, str]]:
-        """Resource, amount and what it is made of, as texts."""
+        """Resource, amount and its parts, as texts."""
         shown = []
         for name, each in self.estimates.items():
             amount = "not known" if each.amount is None else _said(name, each.amount)
@@ -424,9 +424,9 @@ def _unknown(table: LookedAt, work: Work, engine: str, memory: int | None) -> It
     for place in work.searches:
         yield f"how long the search of {place} takes: give it a budget, or watch its progress"
     if work.unmeasured:
-        yield f"what these cost in addition: {', '.join(work.unmeasured)}; not measured"
+        yield f"the additional cost of {', '.join(work.unmeasured)}; not measured"
     if not own.tells_driver:
-        yield "what the driver holds: not measured"
+        yield "memory of the driver: not measured"
     if engine == "spark":
         yield "what packing saves in reads and costs in CPU where kept tables do not fit into the executors' memory"
     if engine == "embedded" and memory is not None and held > memory / 2:
@@ -458,7 +458,7 @@ def plan_cost(
     engine : str or Engine, optional
         Default: the policy's.
     rows : int, optional
-        Predict for so many rows of the same kind.
+        Predict for this number of rows of the same kind.
     combinations : int, optional
         Distinct combinations of quasi-identifiers among them. Default: in proportion where most rows have their own.
     workers : int, optional
@@ -467,7 +467,7 @@ def plan_cost(
     Returns
     -------
     Cost
-        Bytes by resource and seconds of processors, what each is made of, and what cannot be known.
+        Bytes by resource and CPU seconds, the parts of each, and what cannot be known.
 
     Raises
     ------
@@ -515,7 +515,7 @@ def _predicted(
 
 
 def _workers(engine: Engine, policy: Policy) -> int | None:
-    """Processors that an engine on this machine works with; a cluster's are not asked for."""
+    """Processors that an engine on this machine uses; those of a cluster are not counted."""
     options = policy.engines.get(engine.name, {})
     for name in ("threads", "workers"):
         if isinstance(options.get(name), int):

@@ -47,7 +47,7 @@ class _Known:
     before: str | None = None
 
     def settled(self, now: str | None) -> Mapping[str, Releases]:
-        """What was published, by what the sink points at now."""
+        """What was published, according to what the sink points at now."""
         if not counts(now, self.run_id, self.before):
             return self.keys
         return {tag: {**self.keys.get(tag, {}), **self.pending.get(tag, {})} for tag in {*self.keys, *self.pending}}
@@ -97,7 +97,7 @@ class KeyHistory:
         Parameters
         ----------
         current : callable
-            Gives what the sink points at now.
+            Returns what the sink points at now.
 
         Raises
         ------
@@ -178,7 +178,7 @@ def left_of(ratios: Sequence[float | None]) -> float | None:
 
 
 def repeated_note(column: str, times: int, ratio: float | None, left: float | None) -> str:
-    """What an attacker gains who keeps releases of one column with independent draws.
+    """The gain of an attacker who keeps releases of one column with independent draws.
 
     Parameters
     ----------
@@ -205,7 +205,7 @@ def repeated_note(column: str, times: int, ratio: float | None, left: float | No
 
 
 def _releases(given: Any) -> Releases:
-    """The releases of a column; version 1 kept the names of their keys alone."""
+    """The releases of a column; version 1 kept only the names of their keys."""
     if isinstance(given, list):
         return {str(name): None for name in given}
     return {str(name): None if ratio is None else float(ratio) for name, ratio in given.items()}
@@ -229,7 +229,7 @@ def drawn_by(stages: tuple[Transformer, ...], draws: tuple[Draws, ...]) -> Drawn
 def noise_stage(stage: AddNoise, made: StagePlan, draws: Draws, table: Any) -> NoiseStage:
     """The stage as it ran over a table.
 
-    Nothing is taken to be left of orthogonal noise, which has no ratio, and of noise for outliers alone.
+    Orthogonal noise, which has no ratio, and noise only for outliers count as removed entirely.
     """
     figures = made.detail.get("by_stratum") or [made.detail]
     return NoiseStage(
@@ -305,7 +305,7 @@ class Remembering:
     def gather(
         self, engine: Engine, original: Any, released: Any, roles: Roles, noise: Sequence[NoiseStage] | None = None
     ) -> None:
-        """Hash who is in which class of the new release, and put it next to what the ledger remembers.
+        """Hash who is in which class of the new release, next to the memory of the ledger.
 
         Parameters
         ----------
@@ -399,7 +399,7 @@ class Remembering:
         return None if sink is None or not sink.is_folder else place_of(sink.target(self.policy.base_dir))
 
     def _without_ledger(self) -> None:
-        """A policy without a ledger at a sink that has one: what it publishes will be missing there."""
+        """A policy without a ledger at a sink that has one: its releases will be missing there."""
         seen = recalled if self.reading else forget_what_never_was
         found = None if self.place is None else seen(self.place)
         if found is not None and found.reached is not None:

@@ -1,4 +1,4 @@
-"""What a release run returns, once a batch; once its release can be read, what fails is noted and withdraws nothing."""
+"""The result of a release run, one per batch; once its release can be read, failures are noted and withdraw nothing."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class ReleaseResult:
         The batch was published before, by the run `run_id`: nothing was judged, so `assessment` has no verdict, and
         plan and manifest are empty.
     unfinished : tuple of str
-        What could not be done once the release was published, each with what is to be done about it. The release
+        Steps that failed once the release was published, each with its remedy. The release
         stays published; the private record has the same lines in `afterwards.txt`.
     """
 
@@ -120,7 +120,7 @@ CLOSING = "what the run had open was not closed in order; the next run to this s
 class Outcome:
     """A context around a run: once `stands` was called, errors that reach it are noted and go no further.
 
-    An interruption (Ctrl-C, SIGTERM and SIGHUP at the command line) is noted likewise: a user who learns that a run was
+    An interruption (Ctrl-C, SIGTERM and SIGHUP at the command line) is noted too: a user who learns that a run was
     interrupted runs it again, and would publish twice.
 
     Examples
@@ -159,13 +159,13 @@ class Outcome:
 
     @property
     def result(self) -> ReleaseResult:
-        """The result, with what could not be done after the release was published."""
+        """The result, with the steps that failed after the release was published."""
         if self._result is None:
             raise TypeError("the run has no result")
         return replace(self._result, unfinished=tuple(self._unfinished))
 
     def settled(self, step: Callable[[], object], otherwise: str) -> None:
-        """Take a step after publication; where it fails, note what is the case otherwise and what to do."""
+        """Take a step after publication; where it fails, note the consequence and what to do."""
         try:
             step()
         except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 whatever it is, the release is published

@@ -70,7 +70,7 @@ def least_shown(policy: Policy) -> int:
 def least_records(context: RunContext, original: Any) -> int:
     """Records that a figure of a report must be based on, so that it covers `least_shown` persons if there are any.
 
-    Of so many times the records of the person who has most, whatever the figure counts. Under a model that forbids
+    In multiples of the records of the person who has most, whatever the figure counts. Under a model that forbids
     counts of the source that number is not looked up: no figure of the source is shown then.
     """
     policy, least = context.policy, least_shown(context.policy)
@@ -87,7 +87,7 @@ def report_figures(
     sample: PairedSample | None,
     earlier: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The document of what a report shows in addition to verdict and manifest; also of a run that is refused.
+    """The figures of a report in addition to verdict and manifest; also for a refused run.
 
     Under a model that forbids counts of the source nothing of it is counted.
     """
@@ -289,7 +289,7 @@ log = logging.getLogger("privpipe.release")
 def counted_ahead(context: RunContext, staged: Staged, *, reported: bool) -> Iterator[None]:
     """Count labels and classes of the original meanwhile, where the engine has spare capacity.
 
-    The engine remembers them: who asks for one that is being made waits for it. Figures are those of before.
+    The engine remembers them: a request for one that is being made waits for it. Figures are unchanged.
 
     Parameters
     ----------
@@ -308,7 +308,7 @@ def counted_ahead(context: RunContext, staged: Staged, *, reported: bool) -> Ite
             if reported:
                 count_original_classes(context, staged)
                 make_ready()
-        except PrivpipeError as error:  # the caller that needs the count makes it again, and reports what is wrong
+        except PrivpipeError as error:  # the caller that needs the count makes it again, and reports the error
             log.debug("counts ahead of their time failed: %s", type(error).__name__)
 
     with ThreadPoolExecutor(1, thread_name_prefix="privpipe-ahead") as pool:

@@ -1,4 +1,4 @@
-"""The release runner: stage next to the target, judge what was written, publish in one move, judge again."""
+"""The release runner: stage next to the target, judge the written files, publish in one move, judge again."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def release_with(
     Refused
         A guarantee does not hold over the written files; it carries the assessment.
     SignOffMissing
-        The run is staged and waits, or what waited is not approved.
+        The run is staged and waits, or a waiting run is not approved.
     NoSolutionError, DataError, UsageError, EngineError
         Nothing was published, and what was published before is untouched.
     NotWithdrawn
@@ -210,7 +210,7 @@ def _seen(policy: Policy, sink: Target) -> Iterator[None]:
 
 
 def _told_if_not(*steps: Callable[[], object]) -> None:
-    """Take each step; what fails is noted in the log, and hides no error that matters more."""
+    """Take each step; failures are logged, and hide no error that matters more."""
     for step in steps:
         try:
             step()
@@ -237,7 +237,7 @@ class ReleaseRun:
     drift: SourceDrift = field(default_factory=SourceDrift)
 
     def publish(self, outcome: Outcome, ready: Ready, records: PrivateRecords) -> ReleaseResult:
-        """Publish, and judge what readers read then; withdrawn where anything goes wrong before it is final.
+        """Publish, and judge what readers then read; withdraw it if anything goes wrong before it is final.
 
         The release is read by others from the moment its link is switched.
         """
@@ -261,7 +261,7 @@ class ReleaseRun:
             again = self._judged_again(ready)
             self.context.progress("done")
             outcome.stands(replace(result, path=path, assessment=again))
-        except BaseException as error:  # whatever stopped it, no one judged what readers now see, if they see it
+        except BaseException as error:  # whatever stopped it, readers may now see rows that were not judged
             if not outcome.published:
                 self._withdraw(error, records)
             raise
@@ -280,7 +280,7 @@ class ReleaseRun:
         return keep_left_out(self.context, ready.staged, self.quarantine, self.run_id)
 
     def rehearse(self, frozen: Plan | None) -> ReleaseResult:
-        """The steps up to publishing; what was written goes."""
+        """The steps up to publishing; written files are removed."""
         staged, stamps = self.staged(frozen)
         if staged.empty:
             return self.nothing(staged, stamps)
@@ -355,7 +355,7 @@ class ReleaseRun:
         )
 
     def staged(self, frozen: Plan | None) -> tuple[Staged, Stamps]:
-        """The released table, with what the run states about the keys it was drawn by; and the stamps of the source."""
+        """The released table, with the run's statements about the keys of its draws; and the stamps of the source."""
         engine, policy = self.context.engine, self.context.policy
         source = source_of(policy)
         self.context.progress("scan")
@@ -375,14 +375,14 @@ class ReleaseRun:
             salt=self.run_id,
             population=population,
         )
-        if self.held is not None and frozen is not None:  # its own plan: what it said of it when it was staged stays
+        if self.held is not None and frozen is not None:  # its own plan: its statements from staging remain
             staged = replace(staged, plan=replace(staged.plan, frozen=frozen.frozen))
         if staged.empty:
             return staged, stamps
         if keeps_types(policy, self.place):
             kept = types_kept(found, staged.table.schema, policy.transform)
             staged = replace(staged, types=kept)
-        # Whether a key is the one of before depends on what was learnt from the source.
+        # Whether a key is the earlier one depends on what was learnt from the source.
         notes = (*self.keys.notes(self._drawn(staged), self.sink.current), *self.drift.notes)
         staged = replace(staged, source_notes=notes)
         if self.context.generalized_population:
@@ -390,11 +390,11 @@ class ReleaseRun:
         return staged, stamps
 
     def _with_memory(self, staged: Staged, notes: tuple[str, ...]) -> Staged:
-        """The staged table together with what a ledger remembers."""
+        """The staged table together with the memory of a ledger."""
         self.memory.gather(self.context.engine, staged.original, staged.table, staged.roles, staged.noise)
         rerun = Rerun(self.context, staged.original, staged.source)
         rules = replace(staged.rules, histories=self.memory.histories, rerun=rerun)
-        known = self.memory.repeated  # person by person, where the sink knows the releases alone
+        known = self.memory.repeated  # person by person, where the sink knows only the releases
         counted = [
             note for note in staged.source_notes if not note.startswith(tuple(f"{name!r} was" for name in known))
         ]
@@ -402,7 +402,7 @@ class ReleaseRun:
         return replace(staged, rules=rules, notes=(*self.memory.notes, *self.sink.notes(), *notes))
 
     def _judged(self, staged: Staged, rows: Rows, written: Written) -> tuple[Assessment, RunReport]:
-        """The verdict on what was written, and what its report shows.
+        """The verdict on the written files, and the figures of its report.
 
         Raises
         ------
@@ -437,7 +437,7 @@ class ReleaseRun:
         return run_header(self.context.engine, self.context.policy, staged.plan, self.run_id)
 
     def _judged_again(self, ready: Ready) -> Assessment:
-        """The verdict on what readers read, which is the one on what was staged.
+        """The verdict on what readers read, which must equal that on the staged files.
 
         Raises
         ------
@@ -448,7 +448,7 @@ class ReleaseRun:
         if self.held is not None:
             self.held.require_published(self.place.published(self.run_id))
         again = judge_written(self.context, without_notes(staged), self.place.published(self.run_id), ready.written)
-        if set(again.notes) <= set(judged.notes):  # what was noted of the same rows before still holds
+        if set(again.notes) <= set(judged.notes):  # notes on the same rows still hold
             again = replace(again, notes=judged.notes, source_notes=judged.source_notes)
         whole = self.place.whole(self.run_id)
         if whole is not None:
@@ -460,7 +460,7 @@ class ReleaseRun:
         return again
 
     def _withdraw(self, cause: BaseException, records: PrivateRecords) -> None:
-        """Put back what was published before, and settle by what the sink points at then.
+        """Restore the previous release, and settle by what the sink then points at.
 
         Raises
         ------
@@ -470,7 +470,7 @@ class ReleaseRun:
         failed: BaseException | None = None
         try:
             self.place.withdraw(self.run_id)
-        except BaseException as error:  # noqa: BLE001 an interruption too: what readers see is looked at below
+        except BaseException as error:  # noqa: BLE001 an interruption too: what readers see is checked below
             failed = error
         _told_if_not(
             self.memory.settle,
@@ -494,7 +494,7 @@ class ReleaseRun:
         ) from None
 
     def _settle(self, outcome: Outcome, records: PrivateRecords) -> None:
-        """Settle what was noted before the release was published."""
+        """Settle the notes made before the release was published."""
         outcome.settled(self.memory.settle, LEDGER_OPEN)
         outcome.settled(lambda: records.settle(self.run_id), RECORD_OPEN)
         outcome.settled(self._settle_quarantine, QUARANTINE_OPEN)

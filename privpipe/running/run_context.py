@@ -87,7 +87,7 @@ class RunContext:
     policy : Policy
     seed : Seed
     progress : callable, optional
-        Receives the name of each step, from `privpipe.progress.watched`; what it raises ends the run.
+        Receives the name of each step, from `privpipe.progress.watched`; an exception from it ends the run.
     releases : bool
         Whether identifiers go, as from every release; a stage over a frame leaves those that it is not about.
     carried : tuple of str
@@ -190,7 +190,7 @@ class OpenedEngine:
     ----------
     engine : str, Engine or DuckDB connection, optional
     data : path or frame
-        What states which engine is native, where none is asked for.
+        States which engine is native, where none is requested.
     policy : Policy
         Gives the engine of paths, and the options of each.
     holds : bool
@@ -413,7 +413,7 @@ def _version(path: str) -> int | None:
 def _pinned(spec: SourceSpec, policy: Policy) -> SourceSpec:
     before = spec.to_source({}, policy.base_dir)
     if before.is_path and spec.format == "delta" and "://" in str(before.data) and policy.engine == "spark":
-        return spec  # which its session alone may reach
+        return spec  # which only its session may reach
     try:
         after = pinned(before)
     except PrivpipeError:
@@ -453,7 +453,7 @@ def compared_columns(policy: Policy) -> tuple[str, ...]:
 
 
 def _needed_columns(policy: Policy) -> tuple[str, ...]:
-    """Compared columns, and those by which stages recode a raw population."""
+    """Compared columns, and those that stages need to recode a raw population."""
     found = dict.fromkeys(compared_columns(policy))
     if policy.population is not None and not policy.population.generalized:
         for stage in policy.transform:

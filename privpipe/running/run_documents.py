@@ -86,7 +86,7 @@ def manifest_checksum(manifest: Mapping[str, Any]) -> str:
 
 
 def core_digest(manifest: Mapping[str, Any]) -> str:
-    """The same also without seal and signatures: what is signed, before there are any."""
+    """The same also without seal and signatures: the signed part."""
     return _digest(manifest, "checksum", "seal", "sign_off")
 
 
@@ -97,7 +97,7 @@ def manifest_seal(seed: Seed, manifest: Mapping[str, Any]) -> str:
 
 
 def document_hashes(texts: Mapping[str, str]) -> dict[str, str]:
-    """SHA-256 of documents by name, as they are written.
+    """SHA-256 of documents by name, as written.
 
     Examples
     --------
@@ -264,7 +264,7 @@ HASHED_AT_ONCE = 2
 def public_rules(policy: Policy, columns: Sequence[str]) -> PublicRules:
     """What the public documents of a release of these columns may contain.
 
-    The least number of records that is reported is the largest k that the policy asks of k-anonymity, else 5.
+    The least number of records that is reported is the largest k that the policy requires of k-anonymity, else 5.
     """
     asked = [int(entry.demanded() or 1) for entry in policy.binding if entry.name() == "k_anonymity"]
     rules = judging_rules(policy)
@@ -333,7 +333,7 @@ def run_documents(
     chain : Chain
         Releases before.
     batch : str, optional
-        Name of what is published, where the caller gives one: the manifest has it, and the chain of later ones.
+        Key of the publication, where the caller gives one: the manifest has it, and the chain of later ones.
     source : mapping
         What the private manifest states about the source's columns.
     """
@@ -387,7 +387,7 @@ def run_documents(
 
 
 def finished(private: Documents, public: Documents, seed: Seed | None) -> tuple[Documents, Documents]:
-    """The documents with sealed manifests; the private one knows the hash of each public document as it is written."""
+    """The documents with sealed manifests; the private one has the hash of each public document as written."""
     public = {**public, "manifest": sealed(public["manifest"], seed)}
     texts = {name: document_text(document) for name, document in public.items()}
     manifest = {**private["manifest"], "public_documents": document_hashes(texts)}
@@ -437,9 +437,9 @@ def seed_notes(policy: Policy) -> tuple[str, ...]:
 
 
 def linking_notes(policy: Policy, *, frozen: bool) -> tuple[str, ...]:
-    """By which columns two releases can be joined: what stages make of them is the same in both.
+    """Columns by which two releases can be joined: stages give them the same values in both.
 
-    Quasi-identifiers are left out, by which anyone who knows a person joins anyway.
+    Quasi-identifiers are left out: anyone who knows a person joins by them anyway.
 
     Parameters
     ----------
@@ -473,7 +473,7 @@ def value_notes(policy: Policy) -> tuple[str, ...]:
 
 
 def _linking(stage: Transformer, *, frozen: bool) -> str | None:
-    """Under what the stage gives a record the same result again; None: it draws for each release."""
+    """The key under which the stage gives a record the same result again; None: it draws for each release."""
     if stage.links_releases:
         return "" if stage.key_place() is None else " under its key"
     return " under this plan" if frozen else None

@@ -51,7 +51,7 @@ __all__ = [
 
 
 CELL_LOSS = {"cell_loss": "quality.cell_loss"}
-"""Short for what is asked most."""
+"""Short names of the most common axes."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Chosen:
     Parameters
     ----------
     policy : Policy
-        With the measures that were asked for in addition.
+        With the measures that were requested in addition.
     risk, loss : tuple of str
     names : tuple of str
         Of all entries of the policy, in their order.
@@ -168,7 +168,7 @@ def _parameters(text: str, said: str) -> dict[str, Any]:
 
 
 def _parts(said: str) -> list[str]:
-    """The text at its commas, but for those in brackets."""
+    """The text split at its commas, except those in brackets."""
     parts, depth = [""], 0
     for sign in said:
         depth += (sign in "[{") - (sign in "]}")
@@ -331,9 +331,9 @@ def compare_grid(
     engine: str | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> RiskUtilityMap:
-    """Stage and judge every point of a grid; nothing is published, and what was written to be judged is removed.
+    """Stage and judge every point of a grid; nothing is published, and the files written for judging are removed.
 
-    All points share the seed, hence the record ids, the draws of stages that are the same, and the sample of attacked
+    All points share the seed, and so the record ids, the draws of equal stages, and the sample of attacked
     records, so that differences between points are paired as far as may be.
 
     Parameters
@@ -381,7 +381,7 @@ def compare_policies(
         Of `policy`; a policy that lacks a measure of it is judged by it as well.
     engine : str or Engine, optional
     look : callable, optional
-        Called with each setting, its run, its table and its verdict, before what was written is removed.
+        Called with each setting, its run, its table and its verdict, before the written files are removed.
     """
     seed, attacked = seed_of(policy), policy.run_digest()
     weights = risk_weights(chosen.risk, chosen.kinds)
@@ -462,7 +462,7 @@ def judged_without_publishing(
     Parameters
     ----------
     attacked : str
-        Digest of the policy that is compared, by which all points attack the same records.
+        Digest of the compared policy, so that all points attack the same records.
     look : callable, optional
         Called with the run, its table and its verdict.
     """

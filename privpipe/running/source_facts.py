@@ -31,7 +31,7 @@ __all__ = ["KEPT", "LookedAt", "Sketch", "TableSketch", "Work", "looked_at", "wo
 
 
 KEPT = 1024
-"""Smallest hashes that are kept: the estimate has a standard error of 3 %, and below so many values it is exact."""
+"""Smallest hashes that are kept: the estimate has a standard error of 3 %, and with fewer values it is exact."""
 SAMPLED = 1000
 """Rows of a block whose cells are written out to learn how long they are as text."""
 FIXED_BYTES = 8
@@ -168,11 +168,11 @@ class LookedAt:
     source_bytes : float
         As it is stored.
     row_bytes : float
-        Of a row in memory, its record id included.
+        Bytes per row in memory, including its record id.
     packed_bytes : mapping of column to float
-        Of a cell in a Parquet file.
+        Bytes per cell in a Parquet file.
     text_bytes : mapping of column to float
-        Of a cell in a text file.
+        Bytes per cell in a text file.
     distinct : mapping of column to int
     combinations : int
         Distinct combinations of quasi-identifiers.

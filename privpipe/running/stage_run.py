@@ -57,7 +57,7 @@ class DrawRoot:
     seed : Seed
         The run key R; the seed itself where a stage runs without a policy.
     inputs : str
-        Digest of what shapes the rows and is in neither the policy's text nor the source: see `inputs_digest`.
+        Digest of inputs that shape the rows but are in neither the policy's text nor the source: see `inputs_digest`.
     scheme : str
         How K is derived from it.
     """
@@ -110,7 +110,7 @@ def stages_digest(stages: Sequence[StagePlan]) -> str:
 
 
 def inputs_digest(context: RunContext, original: Any, population: Any) -> str:
-    """SHA-256 of what shapes the rows of a run and is in neither its policy's text nor its source.
+    """SHA-256 of inputs that shape the rows of a run but are in neither its policy's text nor its source.
 
     The files of hierarchies and base distributions, the population, and the keys of pseudonyms and date shifts: where
     one of them differs, so do rows, and the masked figures of earlier stages must not join them. Empty where no stage
@@ -129,7 +129,7 @@ def inputs_digest(context: RunContext, original: Any, population: Any) -> str:
 
 
 def _files(policy: Policy) -> list[str]:
-    """Names of the files by which hierarchies and guarantees are declared, in the order of the document."""
+    """Names of the files that declare hierarchies and guarantees, in the order of the document."""
     return [name for section in ("columns", "guarantees") for name in _named(policy.document.get(section))]
 
 
@@ -191,7 +191,7 @@ class StageRun:
     follows : bool
         Whether a ledger wants to know of noise.
     empty : bool
-        Whether the source has no records: then its columns alone go through the stages.
+        Whether the source has no records: then only its columns go through the stages.
     """
 
     context: RunContext
@@ -376,7 +376,7 @@ class StageRun:
         return tuple(dict.fromkeys((*keys, *self.context.carried, *unreleased)))
 
     def drop_identifiers(self) -> None:
-        """Dropped columns go first, and identifiers but for those to be pseudonymised and those the run itself needs.
+        """Drop columns first, and identifiers except those to be pseudonymised and those the run itself needs.
 
         A stage over a frame leaves the identifiers that it is not about.
         """
@@ -409,7 +409,7 @@ class StageRun:
 
 @dataclass(frozen=True)
 class _Held:
-    """What a kept plan is held to where a policy limits suppression: anyone who seals one again sets no limit.
+    """The limits of a kept plan where a policy limits suppression: an edited plan that was sealed again sets none.
 
     Parameters
     ----------

@@ -57,7 +57,7 @@ class Staged:
     counted : Table, optional
         The table with the columns that give persons, households and weights, where these are not released.
     draws : tuple of Draws
-        Of each stage of the policy.
+        One for each stage of the policy.
     source : str
         The keyed fingerprint of the original.
     read : Table, optional
@@ -117,14 +117,14 @@ def run_stages(
     salt: str | None = None,
     population: Any = None,
 ) -> Staged:
-    """Plan (unless a plan is given) and apply every stage; to a raw `population` the levels alone.
+    """Plan (unless a plan is given) and apply every stage; to a raw `population` only the levels.
 
     Parameters
     ----------
     source : str, optional
         The keyed fingerprint of the original, where it is known already.
     records : int, optional
-        Its number of records, likewise.
+        Its number of records.
     frozen : bool
         Whether the plan given may be of another source: then its stages are carried over to this one.
     salt : str, optional
@@ -252,7 +252,7 @@ PLACE = "place of privpipe"
 
 @dataclass(frozen=True)
 class Rerun:
-    """What comes out of a policy's stages for other values of a column; on the driver's data, for small tables.
+    """The result of a policy's stages for other values of a column; on the driver's data, for small tables.
 
     Parameters
     ----------
@@ -260,7 +260,7 @@ class Rerun:
     original : Table
         With record ids.
     source : str
-        The original's fingerprint: stages draw as they did for it, so that values alone make a difference.
+        The original's fingerprint: stages draw as they did for it, so that only values make a difference.
     """
 
     context: RunContext

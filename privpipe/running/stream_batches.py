@@ -71,7 +71,7 @@ class BatchOutcome:
     held : int
         Records held back now, of this batch and of earlier ones.
     result : ReleaseResult, optional
-        Of what was published.
+        Of the published rows.
     refusal : Refused or NoSolutionError, optional
         Why the batch is held back, with the assessment where there is one.
     """
@@ -204,7 +204,7 @@ class StreamBatches:
                 )
 
     def take(self, frame: Any, query: str, batch: int) -> BatchOutcome:
-        """Release a batch with what was held back before, or hold it back too.
+        """Release a batch with the rows held back before, or hold it back too.
 
         Parameters
         ----------
@@ -259,7 +259,7 @@ class StreamBatches:
             )
 
     def _settled(self, engine: Engine, state: StreamState, step: Callable[[str], None]) -> StreamState:
-        """The state once a release that was under way has ended, and what is not counted is gone."""
+        """The state once a pending release has ended, and uncounted rows are removed."""
         private_folder(self.folder / ROWS)
         with self._faults():
             if (self.folder / STAGED).exists():
@@ -278,7 +278,7 @@ class StreamBatches:
     def _released(
         self, engine: Engine, state: StreamState, step: Callable[[str], None]
     ) -> tuple[StreamState, BatchOutcome]:
-        """Release all that is held back, under the key of the last batch, unless the sink has it; what is so then."""
+        """Release all rows held back, under the key of the last batch, unless the sink has it; the resulting state."""
         batch, refusal, result = state.next - 1, None, None
         source = SourceSpec(path=str(self.folder / ROWS), format="parquet")
         step("release")
@@ -317,8 +317,8 @@ class StreamBatches:
         if content != state.content:
             raise DataError(
                 f"batch {batch} of the query was taken before with {state.records:,} records, and is delivered again "
-                f"with {records:,} and other content: what a query repeats must be the same rows, or some would be "
-                "lost; remove what draws or reads again at each run from the query"
+                f"with {records:,} and other content: a query must repeat the same rows, or some would be "
+                "lost; remove steps that draw or read again at each run from the query"
             )
         return self._ended(BatchOutcome(batch=batch, kind="repeated", records=records, held=state.waiting))
 
@@ -354,7 +354,7 @@ class StreamBatches:
         return [[each.name, str(each.type)] for each in written.schema], records, content
 
     def _require_next(self, state: StreamState, chain: Chain, query: str, batch: int) -> None:
-        """Refuse a batch that is neither the next one, nor the last one again, nor vouched for."""
+        """Refuse a batch that is neither the next one, nor the last one again, nor confirmed."""
         last, name = state.next - 1, f"{query}:{batch}"
         if (query, batch) == (state.query, last):
             return

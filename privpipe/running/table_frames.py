@@ -139,7 +139,7 @@ def labels_in_order(path: str, delimiter: str = ",") -> dict[str, list[str]]:
             rows = pyarrow.parquet.read_table(place)
         else:
             rows = pyarrow.csv.read_csv(place, parse_options=pyarrow.csv.ParseOptions(delimiter=delimiter))
-    except pa.ArrowException:  # the engine reports what is wrong with it
+    except pa.ArrowException:  # the engine reports the error
         return {}
     return {
         column: list(dict.fromkeys(str(each) for each in rows.column(column).to_pylist()))
@@ -148,7 +148,7 @@ def labels_in_order(path: str, delimiter: str = ",") -> dict[str, list[str]]:
 
 
 def in_long_form(rows: pa.Table, name: str, spec: TableSpec) -> pa.Table:
-    """A wide table with one row per cell: the labels of the last dimension are columns, the others stand in front.
+    """A wide table with one row per cell: the labels of the last dimension are columns, after those of the others.
 
     Raises
     ------
@@ -189,7 +189,7 @@ def in_long_form(rows: pa.Table, name: str, spec: TableSpec) -> pa.Table:
 
 OPTIONS = ("person_id", "hierarchies", "guarantees", "seed", "engine", "stages")
 NOTHING = Policy.of_fields(name="frame", columns={}, guarantees=())
-REFUSED = "The tables are not to be used as they are."
+REFUSED = "Do not release these tables."
 
 
 @bordered
@@ -386,7 +386,7 @@ def is_table(found: Any) -> bool:
 
 
 def table_set(tables: Any, options: Mapping[str, Any]) -> TableSet:
-    """Tables that a caller gave, one or several by name, with what else a stage looks at."""
+    """Tables that a caller passed, one or several by name, with the other inputs of a stage."""
     named = {tables.name: tables} if isinstance(tables, Table) else tables
     if not is_table(named):
         raise UsageError("give a table that `Aggregate(...).apply(frame)` made, or a mapping of such tables")

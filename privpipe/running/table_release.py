@@ -61,7 +61,7 @@ __all__ = [
 
 
 def require_ledger_apart(policy: Policy) -> None:
-    """Refuse a ledger within the sink: what replaces a release would take what was spent with it.
+    """Refuse a ledger within the sink: replacing a release would remove the record of spent budget.
 
     Raises
     ------
@@ -169,12 +169,12 @@ EARLIER = (
 
 
 def aggregated(context: RunContext, staged: Staged, memory: Remembering | None = None) -> TableSet:
-    """The tables of the policy over what its stages made of the records, before any stage on cells.
+    """The tables of the policy over the records after its stages, before any stage on cells.
 
     Parameters
     ----------
     memory : Remembering, optional
-        Puts what a ledger remembers next to them.
+        Adds the memory of a ledger.
     """
     policy = context.policy
     if policy.tables is None:

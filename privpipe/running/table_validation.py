@@ -90,7 +90,7 @@ class FinishedTables:
     responses : mapping of str to mapping of str to FinishedTable
         By table, each response.
     known : TableSet, optional
-        The same with what is true of each cell.
+        The same with the true figures of each cell.
     kept : int
         Largest contributions of each cell that are known.
     weighted : bool
@@ -121,7 +121,7 @@ class FinishedTables:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Measures of which figures are shown."""
+        """Measures whose figures are shown."""
         every = [response for spec in self.specs.values() for response in spec.responses]
         return tuple(dict.fromkeys(measures_of(each)[-1] for each in every if each.kind in ("count", "sum")))
 
@@ -283,7 +283,7 @@ def _cells(policy: Policy, name: str, spec: TableSpec, rows: pa.Table, original:
 
 
 def _responses(policy: Policy, name: str, spec: TableSpec, rows: pa.Table, cells: Cells) -> dict[str, FinishedTable]:
-    """Every response, also means and ratios, of which the blanks count."""
+    """Every response, also means and ratios, whose blanks count."""
     found = {}
     weighted = policy.tables is not None and policy.tables.aggregate.weight is not None
     parts = {key for each in spec.responses if each.kind in ("count", "sum") for key in measures_of(each)}
@@ -311,7 +311,7 @@ def _responses(policy: Policy, name: str, spec: TableSpec, rows: pa.Table, cells
         elif missing := [key for key in measures_of(response) if key != COUNT and key not in parts]:
             raise DataError(
                 f"table {name!r}: {response.name!r} is judged by its parts, and the sums of "
-                f"{', '.join(map(repr, missing))} are no response of the policy; publish them as well"
+                f"{', '.join(map(repr, missing))} are not responses of the policy; publish them as well"
             )
         found[response.name] = own
     shown = {measures_of(each)[-1]: found[each.name] for each in spec.responses if each.kind in ("count", "sum")}
@@ -327,12 +327,12 @@ def _require_unshown(table: str, rows: pa.Table, response: str) -> None:
     if shown is not None and shown.null_count < len(rows):
         raise UsageError(
             f"table {table!r}: a finished table does not show how many contributors {response!r} rests on, so it "
-            "cannot be judged; leave that column out of what is published, or release from records"
+            "cannot be judged; do not publish that column, or release from records"
         )
 
 
 def _require_statuses(table: str, rows: pa.Table, response: str) -> bool:
-    """Whether statuses say that figures are rounded; refuse those of which nothing is known."""
+    """Whether statuses state that figures are rounded; refuse unknown ones."""
     column = next((each for each in (f"{response}{STATUS_SUFFIX}", "status") if each in rows.schema.names), None)
     if column is None:
         return False
@@ -352,7 +352,7 @@ def _require_statuses(table: str, rows: pa.Table, response: str) -> bool:
 
 
 def _as_read(policy: Policy, name: str, own: FinishedTable, *, rounded: bool, counts: bool) -> FinishedTable:
-    """Figures with what a reader concludes from them, where the policy rounds them."""
+    """Figures with the conclusions of a reader, where the policy rounds them."""
     stages = () if policy.tables is None else policy.tables.stages
     stage: Any = next(
         (each for each in stages if each.name() == "round_table" and name in (getattr(each, "tables", None) or [name])),
@@ -408,7 +408,7 @@ def _judged(
 
 
 def _unknown(guarantee: CellGuarantee, finished: FinishedTables) -> bool:
-    """Whether the true cells do not say what the guarantee looks at: contributions, and what their weights are."""
+    """Whether the true cells lack what the guarantee reads: contributions and their weights."""
     if isinstance(guarantee, MinimumFrequency):
         by_sums = guarantee.count == "nonzero" and any(spec.sums for spec in finished.specs.values())
         return (by_sums and finished.kept < guarantee.at_least) or (guarantee.population and finished.weighted)
@@ -431,7 +431,7 @@ def _frequency(guarantee: MinimumFrequency, finished: FinishedTables) -> Verdict
 
 
 def _groups(guarantee: GroupDisclosure, finished: FinishedTables, sensitive: tuple[str, ...]) -> Verdict:
-    """Groups of which the published counts show that all members are in one cell."""
+    """Groups whose published counts show that all members are in one cell."""
     failing = judged = 0
     counts = finished.figures(COUNT, guarantee.tables).values()
     guarantee.require_dimensions([each.cells for each in counts])
@@ -491,7 +491,7 @@ def _audited(guarantee: TableAudit, finished: FinishedTables, asked: Sequence[Ce
 def _blanks_audited(
     guarantee: TableAudit, finished: FinishedTables, rule: MinimumFrequency | None
 ) -> tuple[list[AuditResult], int]:
-    """What follows from the table alone: no blank figure may have one value, or lie within the mask of small counts."""
+    """Verdict from the table alone: no blank figure may have one value, or be within the mask of small counts."""
     results, judged = [], 0
     for key in finished.keys:
         own = finished.figures(key, guarantee.tables)
@@ -515,7 +515,7 @@ def _blanks_audited(
 
 
 def _without_empty(finished: FinishedTables, name: str, sums: FinishedTable) -> FinishedTable:
-    """Sums of which a reader knows more: those without contributors are 0."""
+    """Sums that a reader knows better: those without contributors are 0."""
     counts = finished.figures(COUNT).get(name)
     if counts is None or finished.weighted:
         return sums
@@ -527,7 +527,7 @@ def _without_empty(finished: FinishedTables, name: str, sums: FinishedTable) -> 
 
 
 def _of_cells(result: AuditResult, cells: LinkedCells) -> AuditResult:
-    """Without what is not a cell: distances of inequalities, and cells of which nothing is known."""
+    """Without variables that are not cells: distances of inequalities, and cells about which nothing is known."""
     own = result.variables < cells.size
     return replace(result, kinds=np.where(own, result.kinds, Kind.HOLDS))
 

@@ -139,7 +139,7 @@ def plan(
     progress : callable, optional
         Called with the name of each step, and now and then with how far it is.
     losses : bool
-        Whether to count what each column loses (`Plan.lost`): the stages are applied to the whole table for it. Not
+        Whether to count the loss of each column (`Plan.lost`): the stages are applied to the whole table for it. Not
         counted of related tables.
 
     Raises
@@ -176,7 +176,7 @@ def transform(
     progress: Progress | None = None,
     losses: bool = False,
 ) -> Any:
-    """Apply a plan to a table; what goes in comes out. The result is *not* judged.
+    """Apply a plan to a table and return a table of the same kind. The result is *not* judged.
 
     Parameters
     ----------
@@ -241,13 +241,13 @@ def release(
         Publish here instead of the policy's sink.
     plan : Plan or path, optional
         Of an earlier run of the same stages with the same parameters: they are applied as it says and not learnt again,
-        so that what did not change keeps its noise. Default: the policy's `plan:`.
+        so that unchanged values keep their noise. Default: the policy's `plan:`.
     progress : callable, optional
         Called with each of `privpipe.running.run.STEPS` before it begins, and each stage; within one at most ten times
         a second, with how many nodes, passes, blocks, classes or rows are done (a `privpipe.progress.Within`). What it
         raises is raised by this function too, whichever step it was called with, and then nothing is published.
     dry_run : bool
-        Do all of it, judge what was written, and publish nothing: no release, no private record, no entry of a ledger.
+        Do all, judge the written files, and publish nothing: no release, no private record, no entry of a ledger.
         What was written is in a private folder next to the sink until the end. Rows bound for a table of a catalogue
         are judged as Parquet files.
     report : bool
@@ -255,7 +255,7 @@ def release(
     resume : str, optional
         The id of a run that waits for its sign-off, or its folder: it is judged again and published as it was approved.
     batch : str, optional
-        A key of what is published, as the date of a scheduled run: 1 to 64 letters, digits and ``-_:.+``. It is public.
+        A key of the publication, as the date of a scheduled run: 1 to 64 letters, digits and ``-_:.+``. It is public.
         What the sink published under a key is not published again, whatever the source, policy or seed is now: the
         result is `repeated`, and nothing was read or changed. A correction takes a new key.
 
@@ -290,7 +290,7 @@ def release(
             course=Course(dry_run=dry_run, resume=resume, batch=batch),
             outcome=outcome,
         )
-    return outcome.result  # what failed after it was published is noted in it
+    return outcome.result  # failures after publication are noted in it
 
 
 @contextmanager

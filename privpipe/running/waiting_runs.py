@@ -135,7 +135,7 @@ def file_digest(path: Path) -> str:
 
 
 def copied(source: Path, target: Path, names: Iterable[str]) -> dict[str, str]:
-    """Copy files into private ones, and the hash of what was written; the bytes are read once."""
+    """Copy files into private ones, and hash the copies; the bytes are read once."""
     hashes = {}
     for name in names:
         path = target / name
@@ -162,7 +162,7 @@ JUDGED = ("guarantees", "measures", "records", "suppressed_records", "classes", 
 
 
 def require_waitable(policy: Policy, place: Target) -> None:
-    """Refuse what cannot wait, before anything is staged.
+    """Refuse runs that cannot wait, before anything is staged.
 
     Raises
     ------
@@ -191,7 +191,7 @@ def require_waitable(policy: Policy, place: Target) -> None:
 
 
 def wait_if_asked(home: Path, policy: Policy, place: Target, ready: Ready) -> None:
-    """Keep a staged run until it is signed, where the officer's policy asks for that; else nothing.
+    """Keep a staged run until it is signed, where the officer's policy requires that; else nothing.
 
     Parameters
     ----------
@@ -268,7 +268,7 @@ class HeldRun:
         return Plan.from_json(json.dumps(self.private["plan"]), policy)
 
     def require_source(self, fingerprint: str) -> None:
-        """Refuse where the source is not what was staged.
+        """Refuse a source that is not the staged one.
 
         Raises
         ------
@@ -276,12 +276,12 @@ class HeldRun:
         """
         if fingerprint != self.private["manifest"]["input"]["fingerprint"]:
             raise DataError(
-                f"the source is not as it was when run {self.run_id} was staged, so what was approved cannot be judged "
+                f"the source has changed since run {self.run_id} was staged, so the approved files cannot be judged "
                 "again; nothing was published. Stage the release again, and name a version of a table that moves on"
             )
 
     def lay(self, folder: Path) -> Written:
-        """Copy the data files to where they are published from; what is copied is what is hashed.
+        """Copy the data files to where they are published from; exactly the copied bytes are hashed.
 
         Raises
         ------
@@ -331,7 +331,7 @@ class HeldRun:
         SignOffMissing
         """
         if not isinstance(folder, Path):
-            raise UnsupportedError("what is read in a table is not a file that was approved")
+            raise UnsupportedError("rows read in a table are not a file that was approved")
         data = {name: each for name, each in hashes_below(folder).items() if not name.startswith(f"{METADATA}/")}
         require_files(data, self.statement)
 
@@ -408,7 +408,7 @@ def add_signatures(policy: Policy, place: Target, named: str, files: Iterable[Pa
 
 
 def drop_stale(home: Path, seed: Seed, target: str, current: str) -> None:
-    """Remove runs that wait for this target and can never follow what is published there now: they hold rows.
+    """Remove runs that wait for this target and can never follow its current release: they hold rows.
 
     Parameters
     ----------
@@ -429,7 +429,7 @@ def drop_stale(home: Path, seed: Seed, target: str, current: str) -> None:
 
 
 def read_request(folder: Path) -> Mapping[str, Any]:
-    """What is to be signed, of the folder of a waiting run (whose files are held to it) or of its request alone.
+    """The statement to be signed, from the folder of a waiting run (whose files are checked) or only from its request.
 
     Raises
     ------

@@ -181,7 +181,7 @@ def judged(job: Job, tell: Tell) -> Ending:
     policy = _policy(job, tell)
     assessment = validate(job.data, policy, engine=job.engine)
     if not assessment.passed:
-        return _refused(policy, assessment, "The table is not to be used as it is.")
+        return _refused(policy, assessment, "Do not release this table.")
     return Ending(
         code=0,
         word="passed",

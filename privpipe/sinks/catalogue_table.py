@@ -92,7 +92,7 @@ class TableTarget(WholeReleases):
 
     @property
     def marks(self) -> Mapping[str, str]:
-        """By which a run knows what is ours."""
+        """The property that marks our tables."""
         return {MARK: self.name}
 
     def stage(self, run_id: str) -> Path:
@@ -119,7 +119,7 @@ class TableTarget(WholeReleases):
         return {"table": str(self.released(run_id))}
 
     def publish(self, run_id: str) -> str:
-        """See `Target.publish`; when it raises, `withdraw` sees to what had been done."""
+        """See `Target.publish`; when it raises, `withdraw` undoes the completed steps."""
         released, home = self.released(run_id), self.stage(run_id) / METADATA
         with self._told():
             texts = {path.stem: path.read_text(encoding="utf-8") for path in home.glob("*.json")}
@@ -185,12 +185,12 @@ class TableTarget(WholeReleases):
     def _let_go(self, table: TableName) -> None:
         try:
             self.catalogue.drop(table)
-        except PrivpipeError as problem:  # what the run ends with is reported first; the next run tries again
+        except PrivpipeError as problem:  # the run's own error is reported first; the next run tries again
             log.warning("%s could not be dropped (%s); drop it, or let the next run do it", table, problem)
 
     @property
     def _tag(self) -> str:
-        """Distinguishes what different sinks of one database stage."""
+        """Distinguishes the staged tables of different sinks of one database."""
         return hashlib.sha256(self.name.encode()).hexdigest()[:8]
 
     def _within(self, last: str) -> TableName:
@@ -240,7 +240,7 @@ class TableTarget(WholeReleases):
             )
 
     def _clean(self) -> None:
-        """Drop what killed runs staged, and releases that the view does not name."""
+        """Drop tables staged by killed runs, and releases that the view does not name."""
         query = self._query()
         current = None if query is None else self._run_of(query)
         kept = () if current is None else (self.released(current), self._documents(current))

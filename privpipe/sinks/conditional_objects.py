@@ -290,7 +290,7 @@ class Lease:
             return None
         self._held = True
         if not holds_conditions(self.writes, self.path):
-            log.warning("the store of %s keeps to no conditional writes: its lock alone excludes two runs", self.path)
+            log.warning("the store of %s does not honour conditional writes: only its lock excludes others", self.path)
             self.writes = None
             self.store.files.pipe_file(self.path, self._content())
             return None
@@ -299,7 +299,7 @@ class Lease:
         return self.writes
 
     def release(self) -> None:
-        """Release the lock, if it is still ours; what fails here is written to the log."""
+        """Release the lock, if it is still ours; a failure is logged."""
         self._done.set()
         if self._thread is not None:
             self._thread.join(10)
@@ -310,7 +310,7 @@ class Lease:
             found = self.writes.read(self.path) if self.writes is not None else None
             if self.writes is None or (found is not None and self._is_ours(found)):
                 self.store.files.rm_file(self.path)
-        except Exception as problem:  # noqa: BLE001 the release is what it is; the next run reports what to do
+        except Exception as problem:  # noqa: BLE001 the release is unaffected; the next run reports what to do
             log.warning("%s could not be removed (%s)", self.path, type(problem).__name__)
 
     def _taken_over(self, writes: Conditional, found: Version) -> str:

@@ -115,7 +115,7 @@ class DeltaReleases:
         self._seen = False
 
     def now(self) -> Snapshot | None:
-        """The table when it was first asked for: what a run judges together with its own rows, and what it changes."""
+        """The table when it was first read: a run judges it together with its own rows, and changes it."""
         if not self._seen:
             self._table = self.found()
             self._seen = True
@@ -208,7 +208,7 @@ class DeltaReleases:
         return Source(data=self.address, format="delta", version=version)
 
     def commit(self, files: Sequence[Added], said: Mapping[str, str]) -> Commit:
-        """What makes files the release; what is recorded of them is what their public verdict says."""
+        """The entries that make files the release; only their public verdict is recorded."""
         table = self.now()
         return Commit(
             before=table,
@@ -239,7 +239,7 @@ class DeltaReleases:
         return Commit(before=now, fields=self.fields if now is None else now.fields, said=said, removed=mine)
 
     def taken_back(self, run_id: str, now: Snapshot | None) -> Commit:
-        """The commit that follows a version and brings back what the run replaced, if no one has changed it since."""
+        """The commit that follows a version and restores what the run replaced, if no one has changed it since."""
         before, back = self.now(), self.without(run_id, now)
         if before is None or now is None or now.version != before.version + 1 or self.mode == "append":
             return back
@@ -331,7 +331,7 @@ PENDING = "pending-"
 
 
 def local_target(path: Path) -> LocalTarget:
-    """What publishes at a path of this machine, by what is there."""
+    """The publisher for a path of this machine, by what is there."""
     return DeltaTarget(path) if (path / LOG).is_dir() else LocalTarget(path)
 
 
@@ -382,7 +382,7 @@ class DeltaTarget(DeltaTable, LocalTarget):
             super().__exit__(kind, error, trace)
 
     def publish(self, run_id: str) -> str:
-        """See `Target.publish`; when it raises, `withdraw` sees to what had been done."""
+        """See `Target.publish`; when it raises, `withdraw` undoes the completed steps."""
         staged, home = self.rows(run_id), self.path / run_id
         with sink_faults(self.path):
             modes = public_modes(self.state / "releases")
@@ -403,8 +403,8 @@ class DeltaTarget(DeltaTable, LocalTarget):
             done = link_commit(self.path, commit.version, aside)
         if not done:
             raise SinkError(
-                f"another writer changed the Delta table {self.name!r} while this run was at work, so what was judged "
-                "is not what would be there; nothing was published: run again"
+                f"another writer changed the Delta table {self.name!r} during this run, so the judged rows are "
+                "not those that would be there; nothing was published: run again"
             )
         self._done, self._version = run_id, commit.version
         return str(self.path)
@@ -442,7 +442,7 @@ class DeltaTarget(DeltaTable, LocalTarget):
         return self.state / f"commit-back-{run_id}"
 
     def _dropped(self, run_id: str) -> bool:
-        """Take a table away that holds this release alone; without its log it is none."""
+        """Remove a table that holds only this release; without its log it is not a table."""
         if self.changes.now() is not None or len([*commits(self.path)]) > 1:
             return False
         gone = self.state / f"withdrawn-{run_id}"
@@ -511,7 +511,7 @@ class DeltaTarget(DeltaTable, LocalTarget):
             raise SinkError(f"the sink {self.name!r} cannot be written: its folder is read-only")
 
     def _clean(self) -> None:
-        """Remove what a killed run moved in and did not commit, and a table that it was removing."""
+        """Remove files that a killed run moved in without a commit, and a table that it was removing."""
         super()._clean()
         for run_id in self._pending():
             if self.changes.committed(run_id):
@@ -522,6 +522,6 @@ class DeltaTarget(DeltaTable, LocalTarget):
             shutil.rmtree(left)
 
     def _tidy(self, run_id: str) -> None:
-        """Nothing is pending any more of a run that is in the log, or of which nothing is left."""
+        """A run that is in the log, or of which nothing is left, is no longer pending."""
         for each in (self._aside(run_id), self._back(run_id), self._mark(run_id)):
             each.unlink(missing_ok=True)

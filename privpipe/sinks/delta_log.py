@@ -1,7 +1,7 @@
-"""The log of a Delta table that privpipe publishes into: what one commit says, and how it becomes part of the log.
+"""The log of a Delta table that privpipe publishes into: the content of a commit, and how it enters the log.
 
 A commit is one file of JSON lines, ``_delta_log/00000000000000000007.json``. It is written aside and linked to its
-name, which fails where another writer's commit has the name already: nothing is merged with what was not judged.
+name, which fails where another writer's commit has the name already: nothing is merged with unjudged rows.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ def _milliseconds(found: Any) -> int:
 
 
 def _fault(metadata: Any, protocol: Any, fields: Sequence[Any]) -> str:
-    """Why a table takes no release: it is not one of ours, or a commit would have to do what ours does not."""
+    """Why a table takes no release: it is not one of ours, or requires more of a commit than ours does."""
     configuration: Mapping[str, str] = metadata.configuration
     if MARK not in configuration:
         return "is a Delta table that privpipe did not make"
@@ -306,7 +306,7 @@ class Commit:
 
 @contextmanager
 def _read(path: Path | str) -> Iterator[Any]:
-    """deltalake, whose words may quote what it read."""
+    """deltalake, whose messages may quote data."""
     require_deltalake()
     try:
         yield importlib.import_module("deltalake")
@@ -368,7 +368,7 @@ def commit_info(content: bytes, name: str) -> Mapping[str, Any]:
 
 
 def write_aside(aside: Path, text: str, mode: int) -> None:
-    """Write what may become a commit, on the disk and of the mode that it will have."""
+    """Write a file that may become a commit, synced to disk and with its final mode."""
     aside.unlink(missing_ok=True)
     handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     with os.fdopen(handle, "w", encoding="utf-8") as file:

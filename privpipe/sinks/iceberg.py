@@ -157,7 +157,7 @@ class IcebergTarget(WholeReleases):
 
     @property
     def marks(self) -> Mapping[str, str]:
-        """None: what is staged are files."""
+        """None: files are staged."""
         return {}
 
     def stage(self, run_id: str) -> Path:
@@ -262,7 +262,7 @@ class IcebergTarget(WholeReleases):
             )
 
     def publish(self, run_id: str) -> str:
-        """See `Target.publish`; when it raises, `withdraw` sees to what had been done."""
+        """See `Target.publish`; when it raises, `withdraw` undoes the completed steps."""
         staged = self.rows(run_id)
         with self._told():
             said = {f"privpipe.{key}": word for key, word in public_properties(staged, run_id).items()}
@@ -281,8 +281,8 @@ class IcebergTarget(WholeReleases):
             done = commit.done()
         if not done:
             raise SinkError(
-                f"another writer changed the Iceberg table {self.name!r} while this run was at work, so what was "
-                "judged is not what would be there; nothing was published: run again"
+                f"another writer changed the Iceberg table {self.name!r} during this run, so the judged rows "
+                "are not those that would be there; nothing was published: run again"
             )
         self._committed = run_id
         return self.name
@@ -336,7 +336,7 @@ class IcebergTarget(WholeReleases):
 
     @contextmanager
     def _told(self, outcome: str = "nothing was published") -> Iterator[None]:
-        """Each catalogue and storage fails in its own classes, whose texts may hold credentials: by kind alone."""
+        """Each catalogue and storage raises its own classes, whose texts may hold credentials: only kinds are shown."""
         try:
             yield
         except PrivpipeError:
@@ -354,7 +354,7 @@ class IcebergTarget(WholeReleases):
         return self._opened
 
     def _load(self) -> Any:
-        """The table as it is; None: there is none."""
+        """The current table; None: there is none."""
         from pyiceberg.exceptions import NoSuchTableError
 
         try:
@@ -363,7 +363,7 @@ class IcebergTarget(WholeReleases):
             return None
 
     def _now(self) -> Any:
-        """The table when it was first asked for: what a run judges together with its own rows, and what it changes."""
+        """The table when it was first read: a run judges it together with its own rows, and changes it."""
         if not self._seen:
             with self._told():
                 self._catalogue()
@@ -384,7 +384,7 @@ class IcebergTarget(WholeReleases):
         return self.area / f"{PENDING}{run_id}"
 
     def _mark(self, run_id: str, commit: Commit) -> None:
-        """Note what this run is about to make, so that the next can take it away."""
+        """Note what this run is about to create, so that the next one can remove it."""
         made: list[str] = []
         local = local_place(self._location)
         if local is not None:
@@ -411,13 +411,13 @@ class IcebergTarget(WholeReleases):
             )
             io = self._catalogue()._load_file_io(location=told["location"]) if table is None else table.io
             Leftovers(io, told["location"], run_id, told["commit"]).remove(referenced, told["made"])
-        except Exception as problem:  # noqa: BLE001 no pointer leads to what is left
+        except Exception as problem:  # noqa: BLE001 no pointer leads to the remains
             log.warning("files of %s could not be removed (%s); the next run does it", run_id, type(problem).__name__)
         else:
             mark.unlink(missing_ok=True)
 
     def _clean(self) -> None:
-        """Remove what killed runs left: staged files, and those in the table's storage that it does not know."""
+        """Remove the remains of killed runs: staged files, and files in the table's storage that it does not list."""
         shutil.rmtree(self.area / "staging", ignore_errors=True)
         for mark in self.area.glob(f"{PENDING}*.new"):
             mark.unlink()

@@ -243,14 +243,14 @@ def _listed(io: Any, folder: str) -> list[str]:
 
 
 def _removed(io: Any, places: Iterable[str]) -> None:
-    """Remove files, as far as they are there."""
+    """Remove those files that exist."""
     for place in places:
         with suppress(FileNotFoundError):
             io.delete(place)
 
 
 def _settle() -> None:
-    """Wait until pyiceberg's threads have written what they began: where one fails, the others go on."""
+    """Wait until pyiceberg's threads have finished writing: where one fails, the others go on."""
     from pyiceberg.utils.concurrent import ExecutorFactory
 
     pool = ExecutorFactory.get_or_create()
@@ -282,7 +282,7 @@ class Leftovers:
         self.io, self.location, self.run_id, self.commit = io, location.rstrip("/"), run_id, commit
 
     def remove(self, referenced: Sequence[str], made: Sequence[str]) -> None:
-        """Remove it all, but for what the table's metadata names.
+        """Remove everything that the table's metadata does not name.
 
         Parameters
         ----------
@@ -347,8 +347,8 @@ def released_run(table: Any) -> str | None:
 class Commit:
     """The commit of a release: a new table with its first snapshot, or the next snapshot of a table.
 
-    It holds for the table as it was seen. pyiceberg's own commit of a transaction would try again on top of what
-    another writer committed, which was not judged, so the catalogue is asked directly, and once.
+    It holds for the table as it was seen. pyiceberg's own commit of a transaction would try again on top of rows
+    that another writer committed and that were not judged, so the catalogue is called directly, and once.
 
     Parameters
     ----------
@@ -437,14 +437,14 @@ class Withdrawal:
         Raises
         ------
         SinkError
-            Others write faster than that, or changed what it replaced.
+            Others write faster than that, or changed the replaced rows.
         """
         from pyiceberg.exceptions import CommitFailedException
 
         for _ in range(ATTEMPTS):
             try:
                 return self._once()
-            except CommitFailedException:  # another writer was first; what is there now is looked at again
+            except CommitFailedException:  # another writer was first; the current state is read again
                 continue
         raise SinkError(f"the Iceberg table {self.name!r} changes faster than the release can be withdrawn")
 
@@ -505,7 +505,7 @@ class Withdrawal:
         ]
 
     def _take_out(self, table: Any, made: Any) -> None:
-        """Others have written on top: the rows of the run alone go, and those that it replaced come back."""
+        """Others have written on top: only the rows of the run are removed, and those that it replaced are restored."""
         from pyiceberg.table.update import AssertTableUUID, RemoveSnapshotsUpdate
 
         before = None if self.before is None else self.before.current_snapshot()

@@ -1,4 +1,4 @@
-"""Folders of which a release replaces some partitions: files of the others are carried over."""
+"""Folders in which a release replaces some partitions: files of the others are carried over."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class _Partitioned:
             for path in self._stays:
                 try:
                     os.link(path, staged / path.name)
-                except OSError:  # the file system makes no hard links, or not so many
+                except OSError:  # the file system makes no hard links, or not this many
                     shutil.copyfile(path, staged / path.name)
 
     def _of_batch(self, folder: Path) -> Source:
@@ -96,7 +96,7 @@ class _Partitioned:
 
 
 class PartitionedFolder(_Partitioned, LocalTarget):
-    """A folder of this machine of which a release replaces the partitions that it has rows of."""
+    """A folder of this machine in which a release replaces the partitions that it has rows of."""
 
     def _standing(self) -> Path | None:
         return Path(os.path.realpath(self.path)) if self.path.is_symlink() else None
@@ -115,7 +115,7 @@ class PartitionedFolder(_Partitioned, LocalTarget):
 
 
 class PartitionedRemote(_Partitioned, RemoteTarget):
-    """A folder of an object store of which a release replaces the partitions that it has rows of.
+    """A folder of an object store in which a release replaces the partitions that it has rows of.
 
     The pointer is switched only from the release that the run began with, whose other files are copied.
     """

@@ -40,12 +40,12 @@ HOME = "records"
 
 
 def document_text(document: Mapping[str, Any]) -> str:
-    """A document as it is written: sorted, indented, no number that JSON lacks."""
+    """The text of a document: sorted, indented, no number that JSON lacks."""
     return json.dumps(document, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def document_values(document: Mapping[str, Any]) -> Any:
-    """A document as it is read back from its text.
+    """A document read back from its text.
 
     Examples
     --------
@@ -102,7 +102,7 @@ class PrivateRecords:
         return cls(home, sink)
 
     def open(self, current: str | None) -> None:
-        """Make the home, and see to what a killed run left.
+        """Make the home, and settle what a killed run left.
 
         Parameters
         ----------
@@ -162,7 +162,7 @@ class PrivateRecords:
 
 
 def note_afterwards(record: str, line: str) -> None:
-    """Add a line to what the record of a run that published states about the time after; nothing without a record.
+    """Add a line about the time after publication to the record of a run; nothing without a record.
 
     Parameters
     ----------
@@ -244,7 +244,7 @@ class Quarantine:
         return cls(home, place.name)
 
     def open(self, current: str | None) -> None:
-        """Make the home, and see to what a killed run left; `current` is what the sink points at.
+        """Make the home, and settle what a killed run left; `current` is what the sink points at.
 
         Raises
         ------

@@ -54,7 +54,7 @@ class RemoteTarget(WholeReleases):
     """A folder of an fsspec file system (``s3://``, ``gs://``, ``abfs://``, ``memory://``, ``file://`` ...).
 
     Files are written and judged in a local private folder, copied next to the sink, read back and compared byte for
-    byte; then ``_CURRENT`` is switched, and what it names is fetched and judged again. ``_LOCK`` keeps a second run out
+    byte; then ``_CURRENT`` is switched, and the release is fetched and judged again. ``_LOCK`` keeps a second run out
     (see `Lease`).
 
     Raises
@@ -108,7 +108,7 @@ class RemoteTarget(WholeReleases):
         remove_folder(self._local)
 
     def _begin(self) -> None:
-        """The lock is held: look at what is published, and clean up behind runs that ended early."""
+        """With the lock held: read what is published, and clean up after runs that ended early."""
         self._before = self._read()
         self._named(self._before)  # it is ours, or nothing is done
         self._clean()
@@ -125,7 +125,7 @@ class RemoteTarget(WholeReleases):
 
     @property
     def area(self) -> Path | None:
-        """None: what is next to the sink is listed with it."""
+        """None: objects next to the sink are listed with it."""
         return None
 
     @property
@@ -163,9 +163,9 @@ class RemoteTarget(WholeReleases):
         return self.fetched()
 
     def fetched(self) -> Path:
-        """A copy of what the pointer names, in the private folder of this machine."""
+        """A copy of the release that the pointer names, in the private folder of this machine."""
         home = self._local / "published"
-        shutil.rmtree(home, ignore_errors=True)  # what is fetched into a folder that is there lands below it
+        shutil.rmtree(home, ignore_errors=True)  # a fetch into an existing folder would be put below it
         with self._told():
             current = self._named(self._read())
             root = posixpath.normpath(f"{self.root}/{current}")
@@ -177,7 +177,7 @@ class RemoteTarget(WholeReleases):
         if self._switching:
             with self._told("the release could not be withdrawn; remove its _CURRENT by hand"):
                 self._put_back(run_id)
-        with suppress(Exception):  # no pointer leads to what is left, and the next run removes it
+        with suppress(Exception):  # no pointer leads to the remains, and the next run removes them
             self.files.rm(f"{self.state}/releases/{run_id}", recursive=True)
         with suppress(Exception):
             self._abort_uploads(f"{self.state}/releases/{run_id}/")
@@ -205,7 +205,7 @@ class RemoteTarget(WholeReleases):
 
     @contextmanager
     def _told(self, outcome: str = "nothing was published") -> Iterator[None]:
-        """Each file system fails in its own classes, whose texts may hold credentials: their kind alone is reported."""
+        """Each file system raises its own classes, whose texts may hold credentials: only the kind is reported."""
         problem: SinkError
         try:
             yield
@@ -341,7 +341,7 @@ class RemoteTarget(WholeReleases):
         raise Conflict
 
     def _require_ours(self) -> None:
-        """Anyone who lists the sink must see a release by its pointer alone."""
+        """Anyone who lists the sink must see a release only by its pointer."""
         self.files.invalidate_cache()
         names = [name.rstrip("/").rsplit("/", 1)[-1] for name in self._listed(self.root)]
         others = [name for name in names if name not in (POINTER, NOTICE, "", posixpath.basename(self.root))]

@@ -55,7 +55,7 @@ SCHEMES = ("s3", "s3a", "gs", "gcs", "abfs", "abfss", "az")
 
 
 def remote_target(url: str) -> RemoteTarget:
-    """What publishes at a URL, by what is there."""
+    """The publisher for a URL, by what is there."""
     if url.partition("://")[0] in SCHEMES:
         place = RemoteDeltaTarget(url)
         if place.is_there():
@@ -105,7 +105,7 @@ class RemoteDeltaTarget(DeltaTable, RemoteTarget):
     ) -> None:
         try:
             if self._done:
-                with suppress(Exception):  # the next run finds what is in the log
+                with suppress(Exception):  # the next run finds it in the log
                     self._settle()
         finally:
             super().__exit__(kind, error, trace)
@@ -120,7 +120,7 @@ class RemoteDeltaTarget(DeltaTable, RemoteTarget):
             return super().notes()
 
     def publish(self, run_id: str) -> str:
-        """See `Target.publish`; when it raises, `withdraw` sees to what had been done."""
+        """See `Target.publish`; when it raises, `withdraw` undoes the completed steps."""
         staged = self.rows(run_id)
         with self._told():
             self.files.pipe_file(self._mark(run_id), b"pending")
@@ -136,8 +136,8 @@ class RemoteDeltaTarget(DeltaTable, RemoteTarget):
             done = self._committed(commit)
         if not done:
             raise SinkError(
-                f"another writer changed the Delta table {self.url!r} while this run was at work, so what was judged "
-                "is not what would be there; nothing was published: run again"
+                f"another writer changed the Delta table {self.url!r} during this run, so the judged rows are "
+                "not those that would be there; nothing was published: run again"
             )
         self._run_id, self._done = run_id, True
         return self.url
@@ -199,8 +199,8 @@ class RemoteDeltaTarget(DeltaTable, RemoteTarget):
     def _require_writes(self) -> Conditional:
         if self._writes is None:
             raise UnsupportedError(
-                f"the store of {self.url!r} keeps to no conditional writes, without which two writers of a Delta table "
-                "undo each other; publish as `format: parquet`"
+                f"the store of {self.url!r} does not honour conditional writes, so two writers of a Delta table "
+                "would undo each other; publish as `format: parquet`"
             )
         return self._writes
 

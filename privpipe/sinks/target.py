@@ -107,7 +107,7 @@ class Target(Protocol):
         """Refuse rows of a schema that cannot be published here, before they are written."""
 
     def kept(self, rows: Rows) -> Source | None:
-        """Rows that stay next to those that a release stages at `rows`, as they are now; None: there are none."""
+        """Current rows that stay next to those that a release stages at `rows`; None: there are none."""
 
     def completed(self, run_id: str) -> None:
         """Put the rows that stay next to the staged files, once both were judged, if readers read one folder."""
@@ -128,13 +128,13 @@ class Target(Protocol):
         """Close what was opened to inspect a place that was never entered."""
 
     def publish(self, run_id: str) -> str:
-        """Make what is staged the published release, in one step; returns where it is read."""
+        """Make the staged files the published release, in one step; returns where it is read."""
 
     def published(self, run_id: str) -> Rows:
         """This run's rows as a reader of the target would read them now: a local folder, or a table."""
 
     def withdraw(self, run_id: str) -> None:
-        """Put back what was published before this run."""
+        """Restore the release before this run."""
 
     def refuse(self, run_id: str) -> None:
         """Delete the files of a refused run."""
@@ -146,7 +146,7 @@ class Target(Protocol):
         """A public document of the published release, as stored; None: there is none."""
 
     def recall(self) -> bytes | None:
-        """What the target keeps, in addition to what readers see; None: nothing."""
+        """What the target keeps in addition to the data readers see; None: nothing."""
 
     def remember(self, data: bytes) -> None:
         """Keep this instead, whole or not at all."""
@@ -299,10 +299,10 @@ class LocalTarget(WholeReleases):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            for folder in (self.state / "staging").glob("*"):  # what a run that ended early wrote and no one judged
+            for folder in (self.state / "staging").glob("*"):  # written by a run that ended early, and never judged
                 shutil.rmtree(folder, ignore_errors=True)
             for pointer in self.state.glob("pointer-*"):
-                with suppress(OSError):  # the next run removes what cannot be removed now
+                with suppress(OSError):  # the next run tries to remove it again
                     pointer.unlink()
         finally:
             self._unlock()
@@ -365,7 +365,7 @@ class LocalTarget(WholeReleases):
         return self.rows(run_id)
 
     def publish(self, run_id: str) -> str:
-        """See `Target.publish`; when it raises, `withdraw` sees to what had been done."""
+        """See `Target.publish`; when it raises, `withdraw` undoes the completed steps."""
         staged, home = self.state / "staging" / run_id, self.state / "releases" / run_id
         with sink_faults(self.path):
             make_public(staged, public_modes(self.state / "releases"))
@@ -419,7 +419,7 @@ class LocalTarget(WholeReleases):
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise SinkError(f"what the sink {str(self.path)!r} remembers cannot be read: {error.strerror}") from None
+            raise SinkError(f"the state of the sink {str(self.path)!r} cannot be read: {error.strerror}") from None
 
     def remember(self, data: bytes) -> None:
         with sink_faults(self.path):
@@ -459,7 +459,7 @@ class LocalTarget(WholeReleases):
             raise SinkError(f"the sink {str(self.path)!r} cannot be written: its folder is read-only")
 
     def _clean(self) -> None:
-        """Remove what a killed run left: staged files, releases that no pointer leads to, pointers not yet in place."""
+        """Remove the remains of a killed run: staged files, releases without a pointer, pointers not yet in place."""
         current = Path(os.path.realpath(self.path)) if self.path.is_symlink() else None
         for folder in (self.state / "staging").iterdir():
             shutil.rmtree(folder)

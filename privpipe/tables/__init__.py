@@ -1,4 +1,4 @@
-"""Aggregated tables: cells that may leave, and the audit that shows that no suppressed cell can be worked out."""
+"""Aggregated tables: cells that may be released, and the audit that no suppressed cell can be worked out."""
 
 from __future__ import annotations
 

@@ -163,7 +163,7 @@ class CellFigures:
         return replace(self, cells=cells, others=others, **arrays)
 
     def counted_by(self, column: str, other: CellFigures) -> CellFigures:
-        """With what rules about the values of a column see: their contributions to what is published here."""
+        """With what rules on the values of a column see: their contributions to the published cells."""
         seen = replace(other, totals=self.totals, counting=False)
         if self.counting:
             seen = replace(seen, magnitudes=self.magnitudes)
@@ -213,7 +213,7 @@ PER_CELL = ("contributors", "records", "totals", "magnitudes", "negative", "nonz
 
 
 def pattern_mask(cells: Cells, patterns: Sequence[Mapping[str, str]], what: str) -> NDArray[np.bool_]:
-    """Cells that bear the labels of one of some patterns, or are below them.
+    """Cells that have the labels of one of some patterns, or are below them.
 
     Raises
     ------

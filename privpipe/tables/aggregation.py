@@ -77,7 +77,7 @@ class TableSpec:
         What keys the record keys that are added up: of `COUNT` those of all contributors of a cell, of a column those
         of contributors who contribute something.
     bounds : mapping of column to (Fraction, Fraction)
-        What the sum of a contributor in a leaf cell is clipped to.
+        Bounds to which the sum of a contributor in a leaf cell is clipped.
     domain : mapping of column to tuple of str, optional
         Labels are fixed before the records are looked at: the values of these dimensions, and of all others those of
         their hierarchies. Records with other values are left out.
@@ -266,7 +266,7 @@ class _Count:
     hierarchies: Mapping[str, Hierarchy | HierarchySpec]
     secret: bytes
     bounds: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    """What contributions are clipped to, by the column that holds them in units."""
+    """Bounds of contributions, by the column that holds them in units."""
 
     def run(self, table: Any) -> Aggregated:
         self._check(table)

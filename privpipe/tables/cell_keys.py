@@ -43,7 +43,7 @@ def most_even(equal: Floats, right: Floats, below: Floats, most: Floats) -> Floa
     Returns
     -------
     ndarray of float64
-        Conditions hold to 1e-12 of their largest coefficient wherever floats allow it.
+        Conditions hold to 1e-12 of their largest coefficient where floats allow it.
 
     Raises
     ------
@@ -80,7 +80,7 @@ def most_even(equal: Floats, right: Floats, below: Floats, most: Floats) -> Floa
             lower, q = _dual(rows, limits, tried)
             if lower < value + 1e-4 * float(gradient @ (tried - w)):
                 break
-            # Close to the optimum the value no longer tells one point from another, and the gradient still does.
+            # Close to the optimum the value no longer distinguishes points, but the gradient still does.
             change = limits - rows @ q
             still = bounded & (tried <= 0) & (change >= 0)
             if lower <= value + 1e-12 and float(np.abs(np.where(still, 0.0, change)).max(initial=0.0)) < 0.5 * error:

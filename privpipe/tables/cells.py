@@ -117,7 +117,7 @@ class Cells:
     codes : ndarray of int64, shape (cells, dimensions)
         Position of each cell's label in its dimension.
     only : mapping of str to str
-        Restriction of the population, which is part of what each cell counts.
+        Restriction of the population; it is part of the definition of each cell.
 
     Raises
     ------
@@ -204,7 +204,7 @@ class Cells:
         """Sums over cells that are 0, one row for each, shape (relations, cells): a cell minus the cells it is made of.
 
         A relation is along one dimension, the other labels fixed; there is none along an overlapping dimension.
-        A cell without a row is 0 if no cell below it has a row, and otherwise stands for the cells below it.
+        A cell without a row is 0 if no cell below it has a row; otherwise it represents the cells below it.
         """
         keys, order = np.unique(self.keys, return_index=True)
         every = self._with_ancestors(keys)
@@ -338,7 +338,7 @@ def _without_absent(matrix: Matrix, parents: Integers, present: Integers) -> Mat
     while np.bincount(matrix.indices, minlength=size)[defined].any():
         matrix = matrix @ replaced
         matrix.eliminate_zeros()
-    # What is left of absent cells has no relation of its own (an overlapping dimension): it may hold anything.
+    # Absent cells that remain have no relation of their own (an overlapping dimension): they may hold anything.
     undefined = absent[matrix.indices].astype(np.int64)
     rows_of = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
     closed = np.bincount(rows_of, undefined, minlength=matrix.shape[0]) == 0

@@ -53,7 +53,7 @@ Measured = tuple[str, str]
 
 
 def key_of_sums(seed: Seed, purpose: str, measure: str) -> bytes:
-    """What keys the record keys of a measure: counts have the purpose itself, each sum one of its own."""
+    """The purpose that keys the record keys of a measure: counts use it unchanged, each sum derives another."""
     return seed.bound(PURPOSE, *([purpose] if measure == "count" else [purpose, measure]))
 
 
@@ -84,7 +84,7 @@ class ContributionRows:
     person : str or None
         Column of the contributor; None: each row is one, and its record id distinguishes it.
     bounds : mapping of column to (int, int)
-        What contributions are clipped to, in units; null stays null.
+        Bounds to which contributions are clipped, in units; null stays null.
     keys : mapping of str to (bytes, str or None)
         Columns that are added: record keys under a key, of all rows, or 0 where this column is null or 0.
     """
@@ -248,7 +248,7 @@ def decimals_of(column: str, kind: pa.DataType, declared: int | None) -> int:
                 f"{{sum: {column}, decimals: 2}}"
             )
         return declared
-    raise UsageError(f"column {column!r} is of type {kind}, of which there is no sum; give a column of numbers")
+    raise UsageError(f"column {column!r} is of type {kind}, which cannot be summed; give a column of numbers")
 
 
 def in_units(column: str, values: pa.Array, decimals: int) -> pa.Array:
@@ -302,7 +302,7 @@ def _rounded(x: Floats, factor: float) -> tuple[NDArray[np.int64], NDArray[np.bo
     rest = product - floor
     up = (rest > 0.5) | ((rest == 0.5) & ((error > 0) | ((error == 0) & (np.mod(floor, 2) == 1))))
     small = floor.astype(np.int64) + up
-    # Of integers the error alone shows what is nearer; at a half the even neighbour is taken.
+    # For integers only the error shows which neighbour is nearer; at a half the even one is taken.
     step = np.rint(error).astype(np.int64)
     whole = product.astype(np.int64)
     half = (np.abs(error) - np.floor(np.abs(error)) == 0.5) & (np.mod(whole + step, 2) == 1)
@@ -369,7 +369,7 @@ class UnitRows:
     Parameters
     ----------
     kept : tuple of str
-        Columns that come out as they are.
+        Columns that are returned unchanged.
     only : mapping of column to label
         Records whose value has this canonical text.
     domain : mapping of column to tuple of str
@@ -380,7 +380,7 @@ class UnitRows:
         Must be there and not negative.
     units : tuple of Units
     waived : str, optional
-        Truth values; null is no waiver. It comes out as `waived_name`.
+        Truth values; null is not a waiver. Returned as `waived_name`.
     """
 
     kept: tuple[str, ...]
@@ -456,7 +456,7 @@ def _product(column: str, words: pa.Array, weight: pa.Array) -> pa.Array:
 
 
 def truth_values(column: str, values: pa.Array) -> pa.Array:
-    """1 where a contributor waives protection, else 0; null is no waiver.
+    """1 where a contributor waives protection, else 0; null is not a waiver.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Nested differences: published cells whose difference is a small population of its own."""
+"""Nested differences: published cells whose difference is a small population."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Differencing:
         inside : csr_array, shape (cells, atoms), entries 1
             Atoms that each cell is made of; cells of all tables together.
         populations : ndarray of int64, shape (atoms,)
-            Contributors of each atom, of whom each is in one.
+            Contributors of each atom; each contributor is in one atom.
         published : ndarray of bool, shape (cells,), optional
         relations : csr_array, optional
             Parent minus children, for the parts of one level.
@@ -143,7 +143,7 @@ def nested_pairs(
     least: int,
     closest: bool = False,
 ) -> tuple[Ints, Ints]:
-    """Pairs of cells of which one is inside the other, both published, and not both in one of some sources.
+    """Pairs of published cells, one inside the other, that are not both in one of some sources.
 
     Parameters
     ----------

@@ -97,7 +97,7 @@ class Ladder:
     hierarchy : Hierarchy or None
         None: values and the total.
     levels : tuple of int
-        Levels of the hierarchy that are shown, rising; the first is what records are grouped by.
+        Levels of the hierarchy that are shown, ascending; records are grouped by the first.
     overlapping : bool
         Records of one contributor may be in several labels.
     """
@@ -211,7 +211,7 @@ class Ladder:
         Raises
         ------
         DataError
-            One label is in two places, or nothing but the total is left.
+            One label is in two places, or only the total is left.
         """
         paths = self.paths(values)
         parents: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Tables of one release, and the base classes of what a policy states about them: stages, and guarantees on cells."""
+"""Tables of one release, and the base classes of stages for tables and guarantees on cells."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ class TableSet:
     sensitive : tuple of str
         Dimensions with the role `sensitive`.
     joint : Table, optional
-        All combinations of the dimensions of several tables, of which nothing is published: it shows how their
+        All combinations of the dimensions of several tables, never published: it shows how their
         populations are nested.
     seed : Seed, optional
         Keys random rounding; cell keys were added up under it.
     notes : tuple of str
         Notes of a verdict on the tables.
     steps : tuple of mapping
-        Of each stage that ran: its name, and what it did; private but for `public`.
+        For each stage that ran: its name, and what it did; private except for `public`.
     history : TableHistory, optional
         What a ledger remembers of earlier tables; None: no ledger is kept.
     source : str
@@ -110,7 +110,7 @@ class TableStage(Entry):
 
     @property
     def needs_seed(self) -> bool:
-        """Whether what it draws must be the same in every release, and so needs a seed that is kept."""
+        """Whether its draws must be the same in every release, and so need a seed that is kept."""
         return False
 
     def counting(self, spec: TableSpec, seed: Seed) -> TableSpec:
@@ -136,7 +136,7 @@ class TableStage(Entry):
         guarantees : sequence of CellGuarantee, optional
             What the stage works for.
         seed : Seed, text, bytes or place, optional
-            Keys what the stage draws.
+            Keys the draws of the stage.
         sensitive : sequence of str, optional
             Dimensions that are attributes.
 
@@ -195,7 +195,7 @@ class CellGuarantee(Demand):
         return 0
 
     def judged_over(self, tables: TableSet) -> Verdict:
-        """The verdict on the tables; an error where they have noise of differential privacy, of which rules on true
+        """The verdict on the tables; an error where they have noise of differential privacy, on which rules on true
         figures show more than the noise does.
         """
         noisy = [name for name, table in tables.chosen(self.tables).items() if table.process is not None]
@@ -213,7 +213,7 @@ class CellGuarantee(Demand):
         Raises
         ------
         UsageError
-            It cannot be asked of these tables.
+            It does not apply to these tables.
         """
         raise TypeError(f"{type(self).__name__} judges no tables")
 
@@ -224,7 +224,7 @@ class CellGuarantee(Demand):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class UnionGuarantee(FollowsPersons, CellGuarantee):
-    """A guarantee on what all published tables show together.
+    """A guarantee on all published tables together.
 
     Subclasses judge the tables of a release; with a ledger also every earlier release that it remembers.
     """

@@ -1,4 +1,4 @@
-"""The audit: whether what is published lets a reader work out a sensitive cell too closely, with proofs."""
+"""The audit: whether published figures let a reader estimate a sensitive cell too closely, with proofs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["AuditResult", "Intervals", "Kind", "audit", "intervals", "recomputab
 
 
 def recomputable(problem: AuditProblem, variables: Integers, deadline: float) -> tuple[NDArray[np.bool_], int]:
-    """Which of some hidden variables are known from the relations alone, and how many programmes that took.
+    """Which of some hidden variables follow from the relations alone, and how many programmes that took.
 
     A variable is known so if every solution of the relations that is 0 for published variables is 0 for it: all moves
     within -1 and 1, from 0, leave it at 0. Multipliers that make its unit vector from relations prove that exactly.
@@ -69,7 +69,7 @@ class Kind(IntEnum):
     RECOMPUTABLE = 1
     """One value, by sums and differences of published cells alone."""
     EXACT = 2
-    """One value, by what a reader knows of signs and bounds as well."""
+    """One value, also by what a reader knows of signs and bounds."""
     LEVEL = 3
     """Several values, but not as many as its levels require."""
     UNPROVED = 4
@@ -100,7 +100,7 @@ class AuditResult:
     determined : ndarray of int64
         Hidden variables that are not sensitive and have one value: those that bounds fix, and those asked for.
     undecided : int
-        Variables asked for of which this was not proved either way.
+        Requested variables for which neither was proved.
     components, largest_component, programmes : int
     requirements, by_tableaus : int
         Levels of sensitive variables in one direction, and those of them that tableaus of integers settled.
@@ -160,7 +160,7 @@ def audit(problem: AuditProblem, *, time_limit: float = 600.0, others: NDArray[n
     Parameters
     ----------
     others : ndarray of bool, shape (variables,), optional
-        Variables of which it is found out as well whether they have one value, though that is no failure.
+        Variables for which it is also determined whether they have one value, although that is not a failure.
 
     Raises
     ------
@@ -212,7 +212,7 @@ def audit(problem: AuditProblem, *, time_limit: float = 600.0, others: NDArray[n
     secondary = ~problem.published
     secondary[levels.variables] = False
     fixed = np.flatnonzero(secondary & (shrunk.place < 0))
-    # What a move changes has several values; the rest is asked one by one.
+    # Variables that a move changes have several values; the others are tested one by one.
     still = np.flatnonzero(secondary & (shrunk.place >= 0) & (False if others is None else others))
     still = still[~proofs.moved[shrunk.place[still]]]
     outcome, _, further = _exact(system, shrunk.component, base, shrunk.place[still], deadline)
@@ -295,14 +295,14 @@ def _in_set(
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Intervals:
-    """What a reader can say of each open variable: the exact least and greatest value.
+    """What a reader can infer about each open variable: the exact least and greatest value.
 
     Parameters
     ----------
     variables : ndarray of int64
         Variables that are not published, in ascending order.
     low, high : ndarray of Fraction or None
-        Without whole numbers; None where there is no bound.
+        Ignoring integrality; None where there is no bound.
     whole_low, whole_high : ndarray of Fraction or None, or None
         Among whole numbers, if the problem is whole.
     """
@@ -318,7 +318,7 @@ class Intervals:
 
     @property
     def closest(self) -> tuple[Ends, Ends]:
-        """The ends that hold for the problem as it is: among whole numbers, if it is whole."""
+        """The ends that hold for the problem: among whole numbers if it is integral."""
         if self.whole_low is None or self.whole_high is None:
             return self.low, self.high
         return self.whole_low, self.whole_high
@@ -473,7 +473,7 @@ def _move(columns: Integers, base: Integers, point: Point) -> Move:
 def _judge_masks(
     kinds: Integers, at_least: int, system: OpenSystem, shrunk: Shrunk, column: Integers, deadline: float
 ) -> None:
-    """Counts of which a reader knows that they are small, and more than that."""
+    """Counts that a reader knows to be small, and figures of which a reader knows more."""
     for at in np.flatnonzero(kinds == Kind.HOLDS):
         columns = np.flatnonzero(shrunk.component == shrunk.component[column[at]])
         part = system.part(columns)

@@ -32,7 +32,7 @@ DENOMINATORS = (1, 2, 3, 4, 6, 12, 60, 2520)
 FINE = (2**20, 2**40)
 """For multipliers: any will do where all variables have bounds."""
 NEARLY = 1e-6
-"""Of a solver's figure: what is closer to a limit than this is taken to reach it, and no proof is tried."""
+"""A solver's figure that is closer to a limit than this is taken to reach it, and no proof is tried."""
 MOST_NODES = 20_000
 MOST_RATIONAL = 3_000
 """Variables of a system that is solved in rationals."""
@@ -259,7 +259,7 @@ def _has_ray(system: OpenSystem, column: int, sign: int, deadline: float) -> boo
 
 
 def _branch(system: OpenSystem, column: int, sign: int, start: Extreme, deadline: float) -> Extreme:
-    """Branch and bound with exact bounds; what is not settled in time stays in the bound."""
+    """Branch and bound with exact bounds; nodes that are not settled in time remain in the bound."""
     cost = np.zeros(system.size, dtype=np.int64)
     cost[column] = -sign
     best, point = start.value, start.point

@@ -40,7 +40,7 @@ __all__ = [
 
 @dataclass(frozen=True, repr=False)
 class Members:
-    """Persons, and the leaf cell of a table that each record of theirs is in, with what they contribute.
+    """Persons, the leaf cell of a table that each of their records is in, and their contributions.
 
     Parameters
     ----------
@@ -387,7 +387,7 @@ class Family:
     def problem(
         self, levels: Levels, *, prior: Fraction | None, knowing: Sequence[Insider], implied: Bools
     ) -> AuditProblem:
-        """What a reader sees of the family, and what must not follow from it."""
+        """What a reader sees of the family, and what must not be inferable from it."""
         low, high = self.bounds(prior)
         relations, slack = self._relations()
         size = relations.shape[1]
@@ -443,7 +443,7 @@ class Family:
         return other
 
     def knowing(self, determined: Ints) -> Family:
-        """The same family for a reader who has worked out some of its hidden variables."""
+        """The same family for a reader who has computed some of its hidden variables."""
         still = self.hidden.copy()
         still[determined[determined < len(still)]] = False
         return self.with_populations(
@@ -546,7 +546,7 @@ class Family:
 
 
 def merged_levels(parts: Sequence[Levels]) -> Levels:
-    """Levels of several sources: of each variable the greatest."""
+    """Levels of several sources: the greatest for each variable."""
     denominator = lcm(*(part.denominator for part in parts)) if parts else 1
     variables = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *(part.variables for part in parts)]))
     sides = {name: np.zeros(len(variables), dtype=np.int64) for name in ("lower", "upper", "span")}
@@ -572,7 +572,7 @@ def families(tables: Mapping[str, Table], joint: Table | None = None) -> Iterato
     Parameters
     ----------
     joint : Table, optional
-        All combinations of the dimensions of all tables, of which nothing is published: it shows how their
+        All combinations of the dimensions of all tables, never published: it shows how their
         populations are nested.
     """
     for key in dict.fromkeys(key for table in tables.values() for key in table.shown_measures):

@@ -102,7 +102,7 @@ def require_counts(table: str, counts: FinishedTable, *, weighted: bool) -> None
 
 
 def require_sums(table: str, figures: FinishedTable) -> None:
-    """Refuse totals of which all parts are published and do not add up to it.
+    """Refuse totals whose parts are all published and do not add up to them.
 
     Raises
     ------
@@ -206,7 +206,7 @@ def _values(hierarchy: Hierarchy, level: int) -> list[str]:
 
 
 def _made_of(name: str, labels: Sequence[str], hierarchy: HierarchySpec, kind: str | None) -> Hierarchy:
-    """A hierarchy of a builder that goes by values: of those labels that are values."""
+    """A hierarchy of a builder that depends on values: built from the labels that are values."""
     values: list[str | None] = []
     for label in labels:
         if label != MISSING:
@@ -224,7 +224,7 @@ def _made_of(name: str, labels: Sequence[str], hierarchy: HierarchySpec, kind: s
 
 
 def _shown(dimension: Dimension, labels: set[str]) -> Dimension:
-    """The dimension without what the table shows nowhere: readers know nothing of it."""
+    """The dimension without labels that the table never shows: readers know nothing of them."""
     kept = [label in labels for label in dimension.labels]
     for code in range(len(dimension.labels) - 1, 0, -1):
         # A label above one that is shown stays: its total is missing.
@@ -276,7 +276,7 @@ def frequency_verdict(
 
 
 def _uncounted(counts: FinishedTable | None, sums: Sequence[FinishedTable]) -> int:
-    """Published sums of cells of which the count is not."""
+    """Published sums of cells whose count is not published."""
     known: Bools | bool = False if counts is None else ~counts.blank
     return sum(int((~each.blank & ~np.asarray(known)).sum()) for each in sums)
 
@@ -317,7 +317,7 @@ def with_blanks_alone(rows: pa.Table, name: str) -> pa.Table:
 
 
 def base_rows(cells: Cells, response: Response) -> Ints:
-    """Of each cell the row of what is 100 % of it, itself where nothing is."""
+    """For each cell the row of its base (100 %), or its own row where there is none."""
     codes = cells.codes.copy()
     for place, dimension in enumerate(cells.dimensions):
         if dimension.name in response.of:
@@ -332,7 +332,7 @@ def base_rows(cells: Cells, response: Response) -> Ints:
 def require_quotients(
     table: str, response: Response, shown: pa.ChunkedArray, parts: Mapping[str, FinishedTable], cells: Cells
 ) -> None:
-    """Refuse figures that are not the quotients of the published ones: they tell more than these do.
+    """Refuse figures that are not the quotients of the published ones: they reveal more.
 
     Raises
     ------
@@ -359,7 +359,7 @@ def require_quotients(
     if wrong:
         raise DataError(
             f"table {table!r}: {wrong:,} figures of {response.name!r} are not the quotients of the published figures, "
-            "and so tell more than these do; compute them from what is published"
+            "and so reveal more; compute them from the published figures"
         )
 
 

@@ -49,7 +49,7 @@ TOTAL = "Total"
 FLOAT_ERROR = Decimal(2) ** -45
 """Relative error that adding up floats leaves in a figure."""
 TIME_LIMIT = 600.0
-"""Seconds for what cells can be recomputed."""
+"""Seconds for finding recomputable cells."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,7 +124,7 @@ def finished_table(
 
 
 def require_exact(table: pa.Table, response: str) -> None:
-    """Refuse figures of which a status shows that they are not as they were counted.
+    """Refuse figures whose status shows that they are not the counted ones.
 
     Raises
     ------
@@ -273,7 +273,7 @@ def figures_of(column: Any, name: str, decimals: int | None = None) -> tuple[Int
 
 
 def in_declared_units(rows: pa.Table, names: Sequence[str], decimals: int | None) -> pa.Table:
-    """The table with figures in whole units of 10^-decimals, where they differ from these by errors of floats alone.
+    """The table with figures in whole units of 10^-decimals, where they differ only by floating-point errors.
 
     A sum of floats such as 0.30000000000000004 is 0.3; a figure that was published with more digits keeps them.
     """
@@ -408,7 +408,7 @@ def linked_problem(
 
 
 def _mark(table: FinishedTable, variables: Ints, bounds: tuple[Ints, Ints], true: Ints | None, one: int) -> None:
-    """Narrow the bounds of blank figures to what marks say of them, and of those without one.
+    """Narrow the bounds of blank figures to what their marks, or missing marks, imply.
 
     A blank next to marks is 0 or at least the number of the marks. It is taken for the latter, unless it is 0 in truth
     or the table publishes no 0: readers know no more than that.
@@ -451,7 +451,7 @@ def interval_rows(
     whole: Intervals | None,
     fixed: Mapping[int, int],
 ) -> pa.Table:
-    """A row for each blank cell: its labels and what is known of it.
+    """A row for each blank cell: its labels and what is known about it.
 
     Parameters
     ----------
@@ -460,7 +460,7 @@ def interval_rows(
     whole : Intervals, optional
         The same among whole numbers.
     fixed : mapping of int to int
-        Variables that have one whole number within their bounds alone.
+        Variables with only one whole number within their bounds.
     """
     import pyarrow as pa
 

@@ -48,18 +48,18 @@ NO_CELL = "no published cell has a contributor, so there is nothing to judge."
 class PrimaryRule(CellGuarantee):
     """A guarantee that decides for each cell alone whether it may be published.
 
-    Subclasses give `rule` and say of which measures it speaks.
+    Subclasses define `rule` and the measures to which it applies.
     """
 
     primary = True
 
     response: Annotated[
-        str | None, Doc("the response, or its column, that is judged; left out: all of which the rule can speak")
+        str | None, Doc("the response, or its column, that is judged; left out: all to which the rule applies")
     ] = None
 
     holding: Annotated[
         str | None,
-        Doc("column of what counts as one contributor here, as the holding of several branches; left out: persons"),
+        Doc("column that identifies a contributor, such as the holding of several branches; left out: persons"),
     ] = None
 
     @property
@@ -74,7 +74,7 @@ class PrimaryRule(CellGuarantee):
         return self.rule.largest
 
     def rule_of(self, figures: CellFigures) -> primary_rules.Rule:
-        """The rule as it is for one measure."""
+        """The rule for one measure."""
         return self._held(self.rule)
 
     def _held(self, rule: primary_rules.Rule) -> primary_rules.Rule:
@@ -161,7 +161,7 @@ class PrimaryRule(CellGuarantee):
     worst_is_greatest: ClassVar[bool] = False
 
     def _kept_by_interval(self, measure: Measure) -> Bools:
-        """Figures from which alone no reader comes too close to an unsafe cell."""
+        """Figures that, taken alone, bring no reader too close to an unsafe cell."""
         rule = self.rule_of(measure.figures)
         if measure.noise is not None:
             rule = primary_rules.of_noisy(rule)
@@ -447,7 +447,7 @@ class GroupDisclosure(CellGuarantee):
         Stricter("smaller"),
         Doc("largest share of a group that one cell may have, exclusive"),
     ] = None
-    allowed: Annotated[tuple[dict[str, str], ...], Doc("cells that are no secret, as label by column")] = ()
+    allowed: Annotated[tuple[dict[str, str], ...], Doc("cells that are not secret, as label by column")] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -519,7 +519,7 @@ class GroupDisclosure(CellGuarantee):
         return self.verdict(failing, judged)
 
     def verdict(self, failing: int, judged: int) -> Verdict:
-        """The verdict on so many published cells; none of them is an error."""
+        """The verdict on a number of published cells; an error if there are none."""
         compared = (Comparison(judged, judged, "published cells with contributors were judged"),)
         if not judged:
             why = "no table has one of its columns; name `columns`, or give a dimension the role sensitive"

@@ -28,7 +28,7 @@ class Subtable:
     cells : ndarray of int64
         Variables of the linked tables.
     inner : ndarray of bool
-        Which of them are no margin: a child in every dimension that has children here.
+        Which of them are not margins: a child in every dimension that has children here.
     relations : csr_array of int64, shape (relations, cells of the subtable)
     """
 
@@ -62,7 +62,7 @@ def subtables(linked: LinkedCells) -> Iterator[Subtable]:
 
 
 def _nodes(dimension: Dimension) -> list[int]:
-    """Labels with children; the total alone where no label has any or children do not add up."""
+    """Labels with children; only the total where no label has any or children do not add up."""
     if dimension.overlapping:
         return list(range(len(dimension.labels)))
     return [code for code, below in enumerate(dimension.children) if below] or [0]

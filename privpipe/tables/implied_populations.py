@@ -1,4 +1,4 @@
-"""Populations that published cells imply: what is hidden below a published cell is known as a whole."""
+"""Populations that published cells imply: the sum of the cells hidden below a published cell is known."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ class _Sets:
         self._seen: set[tuple[int, frozenset[int]]] = set()
 
     def add(self, cells: LinkedCells, hidden: NDArray[np.bool_]) -> None:
-        """Those of all tables, by what is hidden now."""
+        """Those of all tables, by the cells hidden now."""
         for table, variables in zip(cells.tables, cells.variables, strict=True):
             self._add(table, variables, hidden)
 
@@ -156,7 +156,7 @@ class _Sets:
                         self.sets.append(np.sort(members))
 
     def singles(self) -> Iterator[tuple[int, int]]:
-        """Variables that are a set of their own, and the number of the set."""
+        """Variables that form a set alone, and the number of the set."""
         return ((int(members[0]), at) for at, members in enumerate(self.sets) if len(members) == 1)
 
     def populations(self, size: int) -> ImpliedPopulations:

@@ -23,7 +23,7 @@ __all__ = ["insider_failures"]
 BATCH = 50_000
 """Columns of the systems of several insiders that are proved together."""
 MOST_MARKS = 20_000_000
-"""Entries of all moves that are looked at, the shortest first; programmes do what moves beyond them would."""
+"""Entries of all moves that are examined, the shortest first; programmes replace moves beyond them."""
 AT_A_TIME = 200
 """Pairs that get programmes before their moves are tried on the others."""
 AT_ONCE = 1_000
@@ -222,9 +222,9 @@ class _Audience:
 def insider_failures(
     problem: AuditProblem, shrunk: Shrunk, base: Integers, moves: list[Move], fixed: Bools, deadline: float
 ) -> tuple[dict[int, Integers], int, int]:
-    """What follows from what insiders know.
+    """What insiders can infer.
 
-    A move that leaves what an insider knows as it is shows that others' cells which it changes stay hidden from that
+    A move that leaves what an insider knows unchanged shows that others' cells which it changes stay hidden from that
     insider. Where all moves touch what it knows, others around the cell are sought, for many insiders at once and then
     for fewer; the rest gets programmes in which the known cells are constants, or closely bounded.
 
@@ -302,7 +302,7 @@ def _requirements(problem: AuditProblem, shrunk: Shrunk) -> Requirements:
 
 
 def _not_met_nearby(audience: _Audience, groups: list[_Pairs], size: int) -> _Pairs:
-    """Pairs for which tableaus find no move around the requirement that leaves what the insider knows as it is.
+    """Pairs for which tableaus find no move around the requirement that leaves what the insider knows unchanged.
 
     A move is sought for all insiders of a group, of one requirement, then for each half of those whom it does not suit.
     """
@@ -327,7 +327,7 @@ def _not_met_nearby(audience: _Audience, groups: list[_Pairs], size: int) -> _Pa
 
 
 def _moves_nearby(audience: _Audience, groups: list[_Pairs], size: int) -> Iterator[Move]:
-    """Moves around the requirement of each group that leave alone what all insiders of the group know."""
+    """Moves around the requirement of each group that leave unchanged what all insiders of the group know."""
     asked = audience.asked.of(np.array([group.requirements[0] for group in groups]))
     regions = []
     for group, column in zip(groups, asked.columns, strict=True):
@@ -359,7 +359,7 @@ def _short_nearby(audience: _Audience, pairs: _Pairs, size: int) -> Bools:
 
 
 def _in_programmes(audience: _Audience, pairs: _Pairs) -> tuple[_Pairs, _Pairs, int]:
-    """Pairs of which programmes prove that they fail, those that are not proved, and how many programmes there were."""
+    """Pairs that programmes prove to fail, those that are not proved, and the number of programmes."""
     shrunk, asked = audience.shrunk, audience.asked
     failing, unproved, programmes = _Pairs.joined(), _Pairs.joined(), 0
     while len(pairs) and not audience.late:

@@ -91,12 +91,12 @@ class Grid:
         return self
 
     def with_totals(self, *, own_codes: bool = False) -> Grid:
-        """Totals from leaves, for contributors of whom each is in one leaf.
+        """Totals from leaves, for contributors who are each in one leaf.
 
         Parameters
         ----------
         own_codes : bool
-            Who is alone in a leaf has no code: the number of the leaf is one.
+            A contributor alone in a leaf has no code: the number of the leaf serves as one.
         """
         if own_codes:
             numbers = np.arange(1, len(self.cells) + 1)
@@ -127,7 +127,7 @@ class Grid:
                 join(along[parent : parent + 1], along[code : code + 1], out=along[parent : parent + 1])
 
     def _accumulate_lists(self, at: int) -> None:
-        """Merge lists of the largest contributions likewise."""
+        """Merge lists of the largest contributions in the same way."""
         names = [f"{name}_{at}" for name in ("largest", "products", "holders")]
         shaped = [self.lists[name].reshape(*self.cells.shape, -1) for name in names]
         for axis, dimension in enumerate(self.cells.dimensions):
@@ -183,7 +183,7 @@ class Grid:
         )
 
     def squares(self, figures: CellFigures, at: int, name: str) -> CellFigures:
-        """The sums of squares of a measure whose sums are known. No concentration rule speaks of them."""
+        """The sums of squares of a measure whose sums are known. No concentration rule uses them."""
         squares = self.figures[f"square_{at}"]
         nothing = np.zeros((len(squares), 1), dtype=np.int64)
         return replace(

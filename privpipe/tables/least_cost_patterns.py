@@ -120,7 +120,7 @@ class _Search:
         return Pattern(best, cost, min(self.bound, cost), tuple(sorted(lost)))
 
     def _bridges(self, covers: Sequence[NDArray[np.int64]]) -> scipy.sparse.csr_array:
-        """A cell that is hidden without being sensitive has another hidden one in each relation: alone it is exact."""
+        """A cell hidden without being sensitive has another hidden one in each relation, or it would be exact."""
         covered = np.zeros(len(self.hiding), dtype=np.bool_)
         covered[np.concatenate([np.empty(0, dtype=np.int64), *covers])] = True
         place = np.full(len(self.hiding), -1)
@@ -193,7 +193,7 @@ class _Search:
         return hidden, bool(solved.optimal and self.hiding.price(hidden) <= self.bound)
 
     def _repaired(self, hidden: Bools, needs: Sequence[Requirement]) -> Bools:
-        """A pattern with the cheapest moves of what fails in it."""
+        """A pattern with the cheapest moves of the cells that fail in it."""
         repaired = hidden.copy()
         for cover in self.covers:
             if not repaired[self.free[cover > 0]].any():
@@ -246,7 +246,7 @@ class _Search:
         """Add the cuts that a fractional pattern violates; their number."""
         hiding, added = self.hiding, 0
         for need in needs:
-            # A cell moves no farther than the level in all but a few relations: the tighter room gives better cuts.
+            # A cell moves no further than the level in all but a few relations: tighter bounds give better cuts.
             rooms = hiding.rooms(need)
             row = self._violated(need, share, rooms, np.minimum(rooms, need.level))
             if row is None and settled:
@@ -364,7 +364,7 @@ def linear_pattern(
     Returns
     -------
     ndarray of bool
-        Hidden cells, the primary ones among them. Those that what is published anyway gives away are as lost.
+        Hidden cells, including the primary ones. Those that follow from other published cells count as lost too.
 
     Examples
     --------
@@ -375,7 +375,7 @@ def linear_pattern(
     modulus = drawn_prime()
     hidden = primary.copy()
     hidden[np.asarray(given, dtype=np.int64)] = True
-    # Eliminated first and never published, they take with them every equation that they could be worked out of.
+    # Eliminated first and never published, they remove every equation from which they could be computed.
     rows, left = _eliminated(relations, primary, [*order, *given], modulus)
     known = _Equations(modulus)
     for row in left:

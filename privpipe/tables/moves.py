@@ -1,7 +1,7 @@
 """Moves between tables that agree with everything published: how far a sensitive cell can go, and what must be hidden.
 
 A move d is a difference of two tables: relations d = 0. Everything here is found by a solver in floats and serves to
-choose cells; whether a pattern is safe is decided by the audit alone.
+choose cells; only the audit decides whether a pattern is safe.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Hiding:
         Of all linked tables.
     true : ndarray of int64, shape (cells,)
     low, high : ndarray of int64, shape (cells,)
-        What a reader knows of each cell once it is hidden; `UNBOUNDED` where there is no bound.
+        What a reader knows about each cell once it is hidden; `UNBOUNDED` where there is no bound.
     cost : ndarray of int64, shape (cells,)
         Price of hiding each cell, at least 1.
     candidates : ndarray of bool, shape (cells,)
@@ -120,7 +120,7 @@ class Hiding:
 
     @cached_property
     def lowest(self) -> Bools:
-        """Cells that are no total of others."""
+        """Cells that are not totals of others."""
         total = np.zeros(len(self), dtype=np.bool_)
         total[self.relations.indices[self.relations.data > 0]] = True
         return ~total
@@ -179,7 +179,7 @@ class Hiding:
         return found
 
     def rooms(self, need: Requirement) -> tuple[Floats, Floats]:
-        """How far each hidden cell can go up and down for a reader whom a requirement is about."""
+        """How far each hidden cell can move up and down for the reader of a requirement."""
         if not need.held:
             return self.room_up, self.room_down
         up, down = self.room_up.copy(), self.room_down.copy()

@@ -34,12 +34,12 @@ def kept_contributions(rows: pa.Table, key: str) -> int:
 def known_table(
     name: str, spec: TableSpec, finished: Mapping[str, FinishedTable], original: pa.Table, cells: Cells
 ) -> Table:
-    """The table with its figures as they are published, and as they are in truth.
+    """The table with its published figures and its true ones.
 
     Parameters
     ----------
     finished : mapping of response to FinishedTable
-        Also means and ratios, of which only the blanks are looked at.
+        Also means and ratios, of which only the blanks are examined.
     original : pyarrow.Table
         A row for each cell: the dimensions, contributors (``count`` or ``count:contributors``; of a sum also
         ``<column>:contributors``), totals (the response, or ``<column>:total``) and ``<column>:largest_1``, and so on.
@@ -143,7 +143,7 @@ def lone_codes(cells: Cells, contributors: Ints, *, additive: bool) -> Ints:
 def counted_figures(
     cells: Cells, contributors: Ints, single: Ints | None = None, *, additive: bool = True
 ) -> CellFigures:
-    """Figures of cells of which the numbers of contributors are known, and nothing else."""
+    """Figures of cells for which only the numbers of contributors are known."""
     none = np.zeros(len(cells), dtype=np.int64)
     return CellFigures(
         cells=cells,

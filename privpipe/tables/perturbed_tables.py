@@ -40,7 +40,7 @@ __all__ = ["ADDED_UP", "Averaging", "CellKey", "RoundTable", "keyed_spec", "keys
 
 
 ADDED_UP = ("count", "sum", "mean", "ratio", "percentage")
-"""Responses that are made of counts and sums alone."""
+"""Responses made only of counts and sums."""
 NOT_ADDITIVE = "figures have noise one by one, so parts do not add up to totals; the same people have the same figure"
 NO_NOISE = "no table was perturbed by cell_key, so there is no noise to be averaged."
 
@@ -115,7 +115,7 @@ class CellKey(TableStage):
     monotone : bool
         Whether probabilities do not fall from the left up to no deviation.
     delta : float, optional
-        Part of the largest contribution by which a sum moves for each step of deviation. Needed for sums.
+        Part of the largest contribution that a sum moves per step of deviation. Needed for sums.
     purpose : str
         Cells of one purpose share their noise.
 
@@ -259,7 +259,7 @@ class Averaging(CellGuarantee):
     source = "Giessing, Tent 2019; Asghar, Kaafar, Averaging attacks on bounded noise, PETS 2020"
     threat = "A total is published many times over, as the sum of other cells, each time with other noise."
     formula = "min over cells with contributors of 1 / sum over sums that equal it of 1/variance >= v"
-    choose = "1, for noise of variance 2 or more; fewer dimensions and levels raise what is observed."
+    choose = "1, for noise of variance 2 or more; fewer dimensions and levels raise the observed figure."
     observes = float
 
     at_least: Annotated[float, Gt(0), Stricter("larger"), Doc("v: least variance that is left of the noise of a count")]
@@ -303,7 +303,7 @@ class Averaging(CellGuarantee):
 class RoundTable(TableStage):
     """Publish multiples of a base instead of figures.
 
-    Suppress first, and round what is left: rounding alone hides neither small cells nor differences, and the audit
+    Suppress first, and round the rest: rounding alone hides neither small cells nor differences, and the audit
     judges it with the interval of each figure. Means and ratios are made of rounded parts.
 
     Parameters

@@ -28,7 +28,7 @@ DIFFERENCES_OF_NOISE = "all counts have noise, and differences of such are not p
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Differencing(UnionGuarantee):
-    """Published cells of which one is inside another differ by no contributor or by at least n.
+    """Published cells, one inside the other, differ by no contributor or by at least n.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ class Differencing(UnionGuarantee):
         return self.verdict(len(failures), int((shown & (counts > 0)).sum()), noisy=noisy)
 
     def _judge_union(self, tables: TableSet) -> Verdict:
-        """Differences that the tables of all releases show together and those of earlier ones alone did not."""
+        """Differences that the tables of all releases show together and those of only earlier ones did not."""
         chosen = tables.chosen(self.tables)
         try:
             found = counted_together(tables, chosen, max_classes=self.max_atoms)
@@ -117,7 +117,7 @@ class Differencing(UnionGuarantee):
         return self.verdict(new, int((shown & (found.sizes > 0)).sum()), noisy=noisy)
 
     def verdict(self, failing: int, judged: int, *, noisy: bool = False) -> Verdict:
-        """The verdict on so many published cells; none of them is an error."""
+        """The verdict on a number of published cells; an error if there are none."""
         compared = (Comparison(judged, judged, "published cells with contributors were compared"),)
         if not judged:
             why = DIFFERENCES_OF_NOISE if noisy else NO_CELL

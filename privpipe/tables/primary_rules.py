@@ -82,7 +82,7 @@ class Rule(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class MinimumFrequency(Rule):
-    """A cell with contributors has at least so many; observed = least number of contributors of a published cell.
+    """A cell with contributors has at least n; observed = least number of contributors of a published cell.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ class MinimumFrequency(Rule):
         n; a cell with 0 < N < n is unsafe.
     protect : "masked", "exact" or mapping {"percent": r}
         Levels of an unsafe count: a reader learns no more than from a mask "1 to n-1"; holds two values possible; or
-        finds r percent of N on both sides. A sum has level 0 and is not found out exactly.
+        finds r percent of N on both sides. A sum has level 0: it must not be determined exactly.
     zeros : {"safe", "unsafe"}
         Whether an empty cell may be published.
     structural : sequence of mapping of column to label
@@ -345,7 +345,7 @@ class PPercent(Concentration):
     at_least : number
         p, above 0; equality is safe.
     coalition : int
-        Contributors, after the largest, that pool what they know.
+        Contributors, after the largest, that pool their knowledge.
 
     Examples
     --------
@@ -455,7 +455,7 @@ def of_implied(rule: Rule) -> Rule:
 
 
 def of_noisy(rule: Rule) -> Rule:
-    """The rule as it judges figures with noise: a count is no blank, so a second value must be possible."""
+    """The rule for figures with noise: a count is not blank, so a second value must be possible."""
     if isinstance(rule, OfHoldings):
         return OfHoldings(of_noisy(rule.rule), rule.column)
     return replace(rule, protect="exact") if isinstance(rule, MinimumFrequency) else rule
@@ -463,7 +463,7 @@ def of_noisy(rule: Rule) -> Rule:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """How levels are made of what rules say.
+    """How levels follow from rules.
 
     Parameters
     ----------

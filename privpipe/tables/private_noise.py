@@ -89,7 +89,7 @@ class Paid:
 
 @dataclass(frozen=True, kw_only=True)
 class PrivateNoise:
-    """Noise for counts and sums of a table, so that each contributor changes what is published little.
+    """Noise for counts and sums of a table, so that each contributor changes the published figures little.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ class PrivateNoise:
     contribution_bound : int
         Leaf cells in which a contributor counts.
     bounds : mapping of response to (int, int)
-        What a contributor's sum in a leaf cell is clipped to, in units; needed for sums.
+        Bounds to which a contributor's sum in a leaf cell is clipped, in units; needed for sums.
     neighbours : str
         ``add_remove``: tables that differ by one contributor. ``replace``: by the values of one.
     mechanism : str
@@ -168,7 +168,7 @@ class PrivateNoise:
         return (2 if self.neighbours == "replace" else 1) * self.contribution_bound * self.largest_part(response)
 
     def squared_sensitivity(self, response: str, *, leaves: bool) -> int:
-        """The largest sum of squares of what the cells of one level change.
+        """The largest sum of squared changes of the cells of one level.
 
         In leaf cells one contributor counts once each; above them all of it may be in one cell.
         """
@@ -346,7 +346,7 @@ class DifferentialPrivacy(CellGuarantee):
     delta: Annotated[float, Gt(0), Lt(1), Stricter("smaller"), Doc("chance that more than that is lost")]
 
     def discloses_source(self, rules: PublicRules) -> bool:
-        """What tables cost follows from the policy alone."""
+        """The cost of tables follows from the policy alone."""
         return False
 
     def demanded(self) -> Any:
@@ -405,7 +405,7 @@ def _violations(table: Table) -> list[str]:
 
 
 def of_tables(entry: Any) -> Any:
-    """A guarantee as it is asked of tables: that of records about how they were made has one about tables.
+    """The counterpart for tables of a guarantee: the one on how records were made has one on tables.
 
     Examples
     --------

@@ -49,7 +49,7 @@ class SpendBook:
     """Spends of all sources, one file each, chained by their hashes.
 
     Amounts of one source and unit add up exactly. A file counts from the moment that it is written, whatever becomes of
-    the run: what a run that was killed may have shown is spent.
+    the run: a killed run may have shown figures, so its budget is spent.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ class SpendBook:
         return _added(self._read(), source, unit)
 
     def spend(self, source: str, spend: Spend, limit: Fraction) -> Paid:
-        """Write a spend, and give what pays for its noise.
+        """Write a spend, and return the payment for its noise.
 
         Raises
         ------
@@ -166,7 +166,7 @@ def _added(kept: list[tuple[Mapping[str, Any], bytes]], source: str, unit: str) 
     own = [each for each, _ in kept if each["source"] == source]
     if any(each["unit"] != unit for each in own):
         raise UsageError(
-            f"private_table: the ledger counts what this source spent in another unit than {unit}, and the two do not "
+            f"private_table: the ledger counts spends of this source in another unit than {unit}, and the two do not "
             "add up; keep one mechanism for a source"
         )
     return sum((Fraction(each["amount"]) for each in own), start=Fraction(0))
@@ -205,13 +205,13 @@ class PrivateTable(TableStage):
     contribution_bound : int
         Leaf cells of each table in which a contributor counts, chosen by a key.
     bounds : mapping of column to [least, most]
-        What the sum of a contributor in a leaf cell is clipped to; needed for sums.
+        Bounds to which the sum of a contributor in a leaf cell is clipped; needed for sums.
     domain : mapping of column to list
         Values of the dimensions; left out: those of the column's hierarchy. Records with others are left out.
     mechanism : {"laplace", "gaussian"}
         Discrete Laplace noise takes `epsilon`, discrete Gaussian noise `rho`.
     split : {"leaves", "levels"}
-        Noise in leaf cells alone, or a share of the budget at each combination of levels, brought together by least
+        Noise only in leaf cells, or a share of the budget at each combination of levels, reconciled by least
         squares.
 
     Examples
@@ -243,16 +243,17 @@ class PrivateTable(TableStage):
     forbids_counts: ClassVar[bool] = True
     withheld: ClassVar[tuple[str, ...]] = ("ledger",)
 
-    epsilon: Annotated[float | None, Gt(0), Doc("what all tables cost together, with laplace noise")] = None
-    rho: Annotated[float | None, Gt(0), Doc("what all tables cost together, with gaussian noise")] = None
+    epsilon: Annotated[float | None, Gt(0), Doc("total budget of all tables, with laplace noise")] = None
+    rho: Annotated[float | None, Gt(0), Doc("total budget of all tables, with gaussian noise")] = None
     delta: Annotated[float | None, Gt(0), Lt(1), Doc("of the statement about gaussian noise; it changes no noise")] = (
         None
     )
-    limit: Annotated[float, Gt(0), Doc("what all runs over the source may cost together, in the same unit")]
+    limit: Annotated[float, Gt(0), Doc("total budget of all runs over the source, in the same unit")]
     ledger: Annotated[str, FilePath(), Doc("local folder in which the spends of each source are kept")]
     contribution_bound: Annotated[int, Ge(1), Doc("leaf cells of each table in which a contributor counts")]
     bounds: Annotated[
-        dict[str, tuple[float, float]], Doc("[least, most] by column: what a contributor's sum in a cell is clipped to")
+        dict[str, tuple[float, float]],
+        Doc("[least, most] by column: a contributor's sum in a cell is clipped to these"),
     ] = None  # type: ignore[assignment]
     domain: Annotated[
         dict[str, list[Any]], Doc("values of each dimension, fixed beforehand; left out: those of its hierarchy")
@@ -321,7 +322,7 @@ class PrivateTable(TableStage):
         missing = [column for column in spec.sums if column not in self.bounds]
         if missing:
             raise UsageError(
-                f"private_table: sums of {missing[0]!r} need what a contributor's part is clipped to, chosen without "
+                f"private_table: sums of {missing[0]!r} need bounds for a contributor's part, chosen without "
                 f"looking at the data: bounds: {{{missing[0]}: [least, most]}}"
             )
         return replace(
@@ -417,7 +418,7 @@ def _ends(pair: tuple[float, float]) -> tuple[Fraction, Fraction]:
 
 
 def _texts(values: list[Any]) -> tuple[str, ...]:
-    """Canonical texts of values as they are written."""
+    """Canonical texts of values."""
     import pyarrow as pa
 
     return tuple(str(canonical_text(pa.array([value]), None)[0].as_py()) for value in values)

@@ -29,7 +29,7 @@ BUNDLE = 200
 NEAR = 400
 """Variables around a required one that are tried first in a larger component."""
 SURROUNDINGS = (NEAR, NEAR // 2, 2 * NEAR, 4 * NEAR)
-"""Of a component half as large again: so many variables are tried, for all requirements in the middle of them."""
+"""Of a component half as large again: this many variables are tried, for all requirements in the middle of them."""
 LARGE = 2_000
 """Variables from which sums, which need not be whole numbers, get no joint programmes: their moves are not exact."""
 NEARBY = (NEAR, 4 * NEAR, 16 * NEAR, 40 * NEAR)
@@ -37,13 +37,13 @@ NEARBY = (NEAR, 4 * NEAR, 16 * NEAR, 40 * NEAR)
 TRIES = 3
 """Short moves of sums in one region, as long as the solver finds some and none is exact."""
 FEW_LEFT = 20
-"""Programmes of a large component as a whole are for more than one of so many requirements."""
+"""Programmes of a large component as a whole are for more than one of this many requirements."""
 LONGEST_BRANCHING = 5.0
 """Seconds for one requirement."""
 BRANCHING_EACH = 0.1
 """Seconds for each requirement that shares a programme, where these are more."""
 JOINT_GAP = 0.1
-"""How far from the optimum a programme of many may end: what it leaves is for the next one."""
+"""How far from the optimum a programme of many may end: the next one treats the rest."""
 FEWEST_MET = 3
 """Requirements that a joint programme must meet for another one to follow it."""
 
@@ -297,7 +297,7 @@ class _Part:
                 return
 
     def _certified_near(self, columns: Integers, requirement: int, sign: int) -> bool:
-        """Whether the relations between some columns alone prove that a requirement is not met in one direction."""
+        """Whether only the relations between some columns prove that a requirement is not met in one direction."""
         found, asked = self.witnesses, self.witnesses.asked
         part = found.system.copies(columns, np.zeros_like(columns), found.base, inside=True)
         at = int(np.searchsorted(columns, asked.columns[requirement]))
@@ -312,7 +312,7 @@ class _Part:
     def _proved_short(
         self, system: OpenSystem, base: Integers, requirement: int, column: int, sign: int
     ) -> tuple[bool, Extreme, NDArray[np.float64] | None]:
-        """Whether a linear bound of a system shows that a requirement is not met in one direction; what was found."""
+        """Whether a linear bound of a system shows that a requirement is not met in one direction; the result."""
         asked = self.witnesses.asked
         level, unit = int(asked.needs[requirement]), asked.denominator
         need = max(1, -(-level // unit))
@@ -373,7 +373,7 @@ class _Part:
     def _shortest(self, columns: Integers, requirement: int, sign: int, *, shaken: bool = False) -> bool:
         """Offer a short move of some columns that takes one requirement as far as it needs to go.
 
-        Cells with little room are dear: what is left moves few cells, mostly in whole steps, and often serves others.
+        Cells with little room are expensive: other moves change few cells, mostly in whole steps, and serve others.
 
         Returns
         -------
@@ -414,7 +414,7 @@ class _Part:
     def _programme(
         self, columns: Integers, required: Integers, sign: int, worth: NDArray[np.float64], *, whole: bool = False
     ) -> tuple[Programme, Integers]:
-        """A programme of moves, in which each required column is split into what it needs and the rest."""
+        """A programme of moves, in which each required column is split into the required part and the rest."""
         found = self.witnesses
         block = found.system.matrix if len(columns) == found.system.size else found.system.matrix[:, columns]
         block = block[np.flatnonzero(np.diff(block.indptr))]

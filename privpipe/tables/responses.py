@@ -1,4 +1,4 @@
-"""Responses of a table: what each cell shows, and what must be counted and added up for it."""
+"""Responses of a table: the figures of each cell, and the counts and sums they need."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Response:
 
     @classmethod
     def read(cls, given: object) -> Response:
-        """A response as it is written: ``count``, ``{sum: cost, decimals: 2}``, ``{quantile: cost, q: 0.5, unit: 10}``.
+        """A response as written: ``count``, ``{sum: cost, decimals: 2}``, ``{quantile: cost, q: 0.5, unit: 10}``.
 
         Raises
         ------

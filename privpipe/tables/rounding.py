@@ -163,7 +163,7 @@ class SmallCounts:
 
 
 def rounded_small_counts(cells: Cells, counts: Ints, base: int, shown: Bools, ties: Ints) -> SmallCounts:
-    """Round only what makes a published count of 1 .. base - 1, and add up again.
+    """Round only cells behind a published count of 1 .. base - 1, and add up again.
 
     Inner cells below the base that are part of a small published cell become 0 or the base: first all 0, then one
     after the other the base, always the one after which the sum of squared differences over published cells is least,

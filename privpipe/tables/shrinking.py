@@ -41,7 +41,7 @@ class OpenSystem:
         return OpenSystem(block[rows], self.right[rows], self.low[columns], self.high[columns], self.whole)
 
     def copies(self, columns: Integers, copy: Integers, base: Integers, *, inside: bool = False) -> OpenSystem:
-        """Some columns as a system, those of each copy for themselves, where all others are what they are in a point.
+        """Some columns as a system, each copy separately, with all others fixed at a point.
 
         Parameters
         ----------
@@ -50,7 +50,7 @@ class OpenSystem:
         base : ndarray of int64
             A point of the system.
         inside : bool
-            Leave out relations with columns that a copy does not have: what is impossible without them is so with them.
+            Leave out relations with columns that a copy does not have: impossible without them is impossible with them.
         """
         by_column = cast(Any, self.matrix).tocsc()
         starts, counts = by_column.indptr[columns].astype(np.int64), np.diff(by_column.indptr)[columns]
@@ -99,7 +99,7 @@ def shrink(problem: AuditProblem) -> Shrunk:
     Raises
     ------
     DataError
-        If relations of published figures do not add up, or no table agrees with what is known.
+        If relations of published figures do not add up, or no table agrees with the known figures.
     """
     matrix = problem.relations
     low = np.where(problem.low == UNBOUNDED, -NO_BOUND, problem.low).astype(np.int64)

@@ -36,7 +36,7 @@ class Programme:
 
 @dataclass(frozen=True)
 class Answer:
-    """What the solver returned: a point and multipliers of the relations, each of which may be wrong or missing."""
+    """The answer of the solver: a point and multipliers of the relations, each possibly wrong or missing."""
 
     point: NDArray[np.float64] | None
     multipliers: NDArray[np.float64] | None = None
@@ -50,7 +50,7 @@ def solve(programme: Programme, time_limit: float) -> Answer:
     high = np.where(programme.high == NO_BOUND, np.inf, programme.high)
     rows, columns = programme.matrix.shape
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what it warns of shows in its answer
+        warnings.simplefilter("ignore")  # its warnings are reflected in its answer
         try:
             if programme.multipliers:
                 found = scipy.optimize.linprog(
@@ -77,7 +77,7 @@ def solve(programme: Programme, time_limit: float) -> Answer:
 
 
 def _finite(values: object, length: int) -> NDArray[np.float64] | None:
-    """An array of so many finite numbers, or nothing."""
+    """An array of this many finite numbers, or nothing."""
     if values is None:
         return None
     found = np.asarray(values, dtype=np.float64)

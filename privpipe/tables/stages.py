@@ -227,7 +227,7 @@ class Aggregate(TableStage):
                 )
 
     def _check_responses(self) -> None:
-        """Refuse figures without a meaning under weights, bases that are no dimension, what tables reveal together.
+        """Refuse figures without a meaning under weights, bases that are not dimensions, disclosure by tables together.
 
         Raises
         ------
@@ -383,7 +383,7 @@ class Aggregate(TableStage):
                 _require_whole_means(name, found)
             tables[name] = replace(Table.of(name, found), seed=seed)
         notes: tuple[str, ...] = ()
-        if self.nulls == "drop":  # whether there were any may be what differential privacy hides
+        if self.nulls == "drop":  # differential privacy may have to hide whether there were any
             notes = ("records with a missing dimension were left out of tables (`nulls: drop`)",)
         return TableSet(
             tables=tables, guarantees=tuple(guarantees), sensitive=tuple(sensitive), seed=seed, joint=joint, notes=notes
@@ -400,11 +400,11 @@ class Aggregate(TableStage):
             Column that distinguishes contributors; default: each record is one.
         hierarchies : mapping of column to Hierarchy, builder mapping or path, optional
         guarantees : sequence of CellGuarantee, optional
-            Those that will judge the table, so that it holds what they look at.
+            Those that will judge the table, so that it holds what they read.
         seed : Seed, text, bytes or place, optional
-            Needed where stages draw what must be the same in every release.
+            Needed where draws of stages must be the same in every release.
         stages : sequence of TableStage, optional
-            Those that will work on the table, so that it holds what they look at.
+            Those that will be applied to the table, so that it holds what they read.
         engine : str, Engine or DuckDB connection, optional
 
         Returns

@@ -1,4 +1,4 @@
-"""The stage that hides cells: unsafe ones, and others so that none of those can be worked out of all tables."""
+"""The stage that hides cells: unsafe ones, and others so that no unsafe one can be computed from all tables."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ from privpipe.tables.union_patterns import closed_over_releases, fixed_cells
 __all__ = ["SuppressTable"]
 
 MOST_ROUNDS = 10
-"""Times that the measures of a release are gone through until none asks for more cells."""
+"""Passes over the measures of a release until none needs more cells."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class SuppressTable(TableStage):
-    """Hide unsafe cells, and others for as little as possible, so that no unsafe one can be worked out.
+    """Hide unsafe cells, and others at the least cost, so that no unsafe one can be computed.
 
     The guarantees of the policy say which cells are unsafe. The pattern is sought over all tables of the release
     together, those of other populations among them, has passed their joint audit before it is returned, and is the same
@@ -96,7 +96,7 @@ class SuppressTable(TableStage):
         Literal["below"] | None, Doc("below: hidden counts under n of minimum_frequency are marked as such")
     ] = None
     nodes: Annotated[int, Ge(0), Doc("most work of one integer program; never seconds, so that runs agree")] = 20_000
-    pattern: Annotated[str | None, FilePath(), Doc("private plan of an earlier run: what that hid is hidden first")] = (
+    pattern: Annotated[str | None, FilePath(), Doc("private plan of an earlier run, whose cells are hidden first")] = (
         None
     )
     tables: Annotated[tuple[str, ...] | None, Doc("tables it works on; left out: all")] = None
@@ -120,7 +120,7 @@ class SuppressTable(TableStage):
         search = _Joint(self, tables, chosen)
         found = search.closed(search.started())
         found = closed_over_releases(found, chosen, search.asked, search, zeros=self.zeros)
-        if self.restore and not tables.history:  # what earlier releases need is not known to be in vain
+        if self.restore and not tables.history:  # cells hidden for earlier releases are not known to be superfluous
             found = search.restored(found)
         found = hidden_statistics(found, chosen)
         return found.having({}, step=search.step(found))
@@ -146,7 +146,7 @@ def _has_columns(cells: Cells, pattern: Mapping[str, str]) -> bool:
 
 
 def bearing(cells: Cells, patterns: Sequence[Mapping[str, str]], what: str) -> Bools:
-    """Cells that bear exactly the labels of one of some patterns; those with columns of other tables bear none.
+    """Cells that have exactly the labels of one of some patterns; patterns with columns of other tables match none.
 
     Raises
     ------
@@ -244,7 +244,7 @@ class _Joint:
         return max(plain, key=lambda each: each.at_least)
 
     def closed(self, tables: TableSet) -> TableSet:
-        """The tables with as much hidden as it takes until no measure asks for more.
+        """The tables with cells hidden until no measure needs more.
 
         Raises
         ------
@@ -263,7 +263,7 @@ class _Joint:
     def _families(self, tables: TableSet) -> list[Family]:
         """The measures, contributors first: where those are hidden, sums are too.
 
-        Other tables that show unsafe cells are not finished: a stage of their own follows, or the gate refuses them.
+        Other tables that show unsafe cells are not finished: another stage follows, or the gate refuses them.
         """
         finished = {name: table for name, table in tables.tables.items() if name in self.chosen or self._is_safe(table)}
         return sorted(families(finished, tables.joint), key=lambda family: family.key != COUNT)
@@ -273,7 +273,7 @@ class _Joint:
         return not any((unsafe[key] & ~table.measures[key].hidden).any() for key in table.shown_measures)
 
     def _hidden(self, tables: TableSet, key: str) -> TableSet:
-        """The tables with what one measure needs hidden in addition."""
+        """The tables with the cells hidden that one measure needs in addition."""
         family = next(each for each in self._families(tables) if each.key == key)
         rules = rules_of(tables, key)
         if not any(rules.values()) and not group_levels(tables, family) and not self.apart:
@@ -333,7 +333,7 @@ class _Joint:
         return tables
 
     def _kept_apart(self, family: Family) -> Levels:
-        """Cells that are hidden because of a difference, which must not be worked out either."""
+        """Cells hidden because of a difference, which must not be computable either."""
         own = [
             variable[self.apart[table.name]]
             for table, variable in zip(family.tables[: family.published], family.cells.variables, strict=False)
@@ -353,7 +353,7 @@ class _Joint:
         return tables.having(changed)
 
     def _hiding(self, tables: TableSet, family: Family) -> tuple[AuditProblem, Hiding]:
-        """What can be hidden of a family, and what must not follow from the rest."""
+        """Cells of a family that can be hidden, and figures that must not follow from the rest."""
         problem = audit_problem(tables, family, self.asked)
         if problem.levels is None or problem.true is None:
             raise TypeError("an audit of tables with their true values has levels")
@@ -387,7 +387,7 @@ class _Joint:
         return problem, hiding
 
     def prices(self, family: Family, already: Bools) -> Ints:
-        """The price of hiding each variable of a family: 1 of what is hidden already."""
+        """The price of hiding each variable of a family: 1 if it is hidden already."""
         found = np.ones(family.cells.size, dtype=np.int64)
         for table, variable in zip(family.tables[: family.new], family.cells.variables, strict=False):
             found[variable] = self._prices_of(table, family.key)
@@ -404,7 +404,7 @@ class _Joint:
         return found & ~barred
 
     def _prices_of(self, table: Table, key: str) -> Ints:
-        """The price of each cell of a table when a measure asks for it."""
+        """The price of each cell of a table when a measure needs it."""
         own, by_column = table.measures[key].figures, self.stage.cost not in COSTS
         magnitudes = own.magnitudes
         if by_column and table.name in self.chosen:
@@ -419,7 +419,7 @@ class _Joint:
         return np.where(bearing(table.cells, self.stage.avoid, "avoid"), price * AVOIDED, price)
 
     def _free(self, table: Table, key: str) -> Bools:
-        """Cells of a table that may be hidden: of a table of the stage, neither fixed nor empty."""
+        """Cells of a table that may be hidden: in a table of the stage, neither fixed nor empty."""
         if table.name not in self.chosen:
             return np.zeros(len(table), dtype=np.bool_)
         empty = table.measures[key].figures.contributors == 0
@@ -472,7 +472,7 @@ class _Joint:
         return found
 
     def _exact(self, tables: TableSet) -> dict[str, dict[str, Bools]]:
-        """By measure and table, hidden cells without a rule of their own that have one value."""
+        """By measure and table, hidden cells that no rule calls unsafe and that have one value."""
         found: dict[str, dict[str, Bools]] = {}
         for family in self._families(tables):
             problem = audit_problem(tables, family, self.asked)
@@ -524,14 +524,14 @@ class _Joint:
 
 
 def family_hidden(family: Family, size: int) -> Bools:
-    """Variables that no table publishes, and those beyond cells that stand for inequalities."""
+    """Variables that no table publishes, and those after the cells, which represent inequalities."""
     found = np.ones(size, dtype=np.bool_)
     found[: family.cells.size] = family.hidden
     return found
 
 
 def _levels_of(levels: Levels, hidden: Bools) -> Levels:
-    """The levels of variables that are hidden; what another stage has yet to hide is judged at the end."""
+    """The levels of hidden variables; cells that another stage has yet to hide are judged at the end."""
     kept = hidden[levels.variables]
     return Levels(levels.variables[kept], levels.lower[kept], levels.upper[kept], levels.span[kept], levels.denominator)
 
@@ -543,7 +543,7 @@ def _same(table: Table, before: Table) -> bool:
 def _marking(table: Table, asked: MinimumFrequency) -> Table:
     """A table whose hidden counts are marked where they are below n: readers know of each blank on which side it is.
 
-    A blank without a mark is 0 or at least n. That an empty cell is empty is taken for known, and n for the least of
+    A blank without a mark is 0 or at least n. Empty cells count as known to be empty, and n as the least of
     the others: an attacker who knows less learns less.
     """
     measure = table.measures[COUNT]

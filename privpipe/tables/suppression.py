@@ -189,12 +189,12 @@ def suppress(
 def repaired(
     hiding: Hiding, linked: LinkedCells, hidden: Bools, *, implied: Unsafe | None = None, time_limit: float = 600.0
 ) -> Bools:
-    """A pattern with what the audit asks for in addition.
+    """A pattern with the further cells that the audit needs.
 
     Parameters
     ----------
     hidden : ndarray of bool, shape (cells,)
-        The pattern; what is hidden in it stays hidden.
+        The pattern; its hidden cells stay hidden.
 
     Raises
     ------
@@ -277,7 +277,7 @@ class _Suppressing:
         return np.asarray(hidden | found, dtype=np.bool_)
 
     def closed(self, hidden: Bools, *, optimal: bool) -> tuple[Bools, AuditResult, int]:
-        """The pattern with what the audit asks for in addition, its last audit, and how many cells that are."""
+        """The pattern with the further cells that the audit needs, its last audit, and their number."""
         before = int(hidden.sum())
         if len(self.hiding.requirements) > SINGLE_REPAIRS and not optimal:
             # To prove that many cells fail takes longer than to see it in floats.
@@ -293,7 +293,7 @@ class _Suppressing:
         raise self._impossible([need.variable for need in failing], result)
 
     def _judged(self, hidden: Bools) -> tuple[AuditResult, list[Requirement], list[Ints]]:
-        """The audit of a pattern, requirements that it does not show to be met, and what must be hidden in addition."""
+        """The audit of a pattern, requirements that it does not show to be met, and further cells to hide."""
         unsafe, covers = self._demands(hidden)
         problem = replace(self.hiding.problem(hidden), implied=unsafe)
         secondary = np.zeros(len(self.hiding), dtype=np.bool_)
@@ -318,9 +318,9 @@ class _Suppressing:
         return result, failing, covers
 
     def _demands(self, hidden: Bools, determined: Ints | None = None) -> tuple[Bools | None, list[Ints]]:
-        """Which implied populations fail, and for each the published cells of which one must be hidden in addition.
+        """Implied populations that fail, and for each the published cells one of which must also be hidden.
 
-        `determined` are hidden cells that a reader has worked out.
+        `determined` are hidden cells that a reader can compute.
         """
         if self.implied is None:
             return None, []
@@ -364,7 +364,7 @@ class _Suppressing:
         return np.unique(np.concatenate(cover))
 
     def _repaired(self, hidden: Bools, failing: Sequence[Requirement], covers: Sequence[Ints]) -> Bools:
-        """The pattern with cheap moves of what fails in it."""
+        """The pattern with cheap moves of the cells that fail in it."""
         hiding, grown = self.hiding, hidden.copy()
         for cover in covers:
             among = cover[hiding.open[cover]]

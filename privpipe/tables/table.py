@@ -1,4 +1,4 @@
-"""A table of cells: what is known of each, in private, and what leaves."""
+"""A table of cells: the private figures of each, and the published ones."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ HIDDEN_MARK = "c"
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Measure:
-    """Something that is added up in every cell, and what readers see of it.
+    """A quantity that is added up in every cell, and what readers see of it.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ class Measure:
     shown : ndarray of int64, shape (cells,)
         The published figure, in the unit of `figures.totals`; it means nothing where `hidden`.
     low, high : ndarray of int64, shape (cells,)
-        What a reader concludes from the published figure alone; equal to it where it is exact.
+        What a reader concludes from only the published figure; equal to it where it is exact.
     hidden : ndarray of bool, shape (cells,)
     status : str
         One of `STATUSES`, of all figures that are not hidden.
@@ -96,7 +96,7 @@ class Measure:
 @bordered
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Table:
-    """Cells with their figures. Private: what leaves is `public_table`.
+    """Cells with their figures. Private: `public_table` is published.
 
     Parameters
     ----------
@@ -166,13 +166,13 @@ class Table:
 
     @cached_property
     def hidden(self) -> Bools:
-        """Cells of which some figure is hidden."""
+        """Cells with a hidden figure."""
         found: Bools = np.logical_or.reduce([measure.hidden for measure in self.measures.values()])
         return found
 
     @cached_property
     def shown_measures(self) -> tuple[str, ...]:
-        """Measures of which a reader sees, or works out, figures: those of its responses."""
+        """Measures whose figures a reader sees or computes: those of its responses."""
         return tuple(dict.fromkeys(key for response in self.responses for key in measures_of(response)))
 
     def hiding(self, cells: Bools, primary: Bools | None = None, *, only: str | None = None) -> Self:
@@ -181,7 +181,7 @@ class Table:
         Raises
         ------
         UsageError
-            The table has noise of differential privacy, which what true figures say would undo.
+            The table has noise of differential privacy, which statements about true figures would undo.
         """
         if self.process is not None:
             raise UsageError(f"table {self.name!r} has noise of private_table; nothing is hidden by its true figures")

@@ -65,7 +65,7 @@ def contributors_who_know(
         Hidden variables.
     views : mapping of column, or None, to share, or None
         Whose values are contributors, None for those of the table; and the share of the other contributions in a cell
-        below which its largest contributor knows the cell to within them; None: only those who are alone know it.
+        below which its largest contributor knows the cell to within them; None: only sole contributors know it.
     """
     found = []
     for column, share in views.items():
@@ -113,7 +113,7 @@ def _have_codes(family: Family, figures: list[CellFigures]) -> bool:
 
 
 def _dominated(figures: CellFigures, hidden: Bools, share: Fraction) -> Iterator[tuple[Integers, Integers, Integers]]:
-    """Cells of which a contributor has nearly all: their places, its code, and what all others contribute."""
+    """Cells of which a contributor has nearly all: their places, its code, and the contributions of all others."""
     values = figures.largest if figures.weighted is None else figures.weighted
     whole = figures.magnitudes
     for rank in range(values.shape[1]):
@@ -129,7 +129,7 @@ def _dominated(figures: CellFigures, hidden: Bools, share: Fraction) -> Iterator
 def _shared_codes(family: Family, figures: list[CellFigures]) -> Integers:
     """For each variable a code of its only, or by far largest, contributor, which is a record.
 
-    Codes of records are numbers of leaf cells, so they join cells of one table alone. Cells of several tables are those
+    Codes of records are numbers of leaf cells, so they join cells of only one table. Cells of several tables are those
     of one record where they are one variable, or one is a total of the other and both have the same largest record.
     """
     size = family.cells.size
@@ -252,9 +252,9 @@ KINDS = {
 class TableAudit(UnionGuarantee):
     """No unsafe cell, and no unsafe population that margins imply, can be worked out; observed = number that can.
 
-    Everything that is published counts together: margins of all tables, what readers know of signs, and what a
-    contributor knows who is alone in a cell. Each cell that holds has a witness, each that fails a certificate, both in
-    exact integers; what neither was found for in time is an error, never a pass.
+    Everything published counts together: margins of all tables, what readers know of signs, and what a
+    sole contributor of a cell knows. Each cell that holds has a witness, each that fails a certificate, both in
+    exact integers; a cell with neither within the time is an error, never a pass.
 
     Parameters
     ----------
@@ -283,16 +283,16 @@ class TableAudit(UnionGuarantee):
     prior: Annotated[
         float | None, Gt(0), Stricter("smaller"), Doc("percent to which readers know each figure beforehand")
     ] = None
-    whole: Annotated[bool, Doc("false: counts are taken for real numbers, and the verdict states it")] = True
+    whole: Annotated[bool, Doc("false: counts are treated as real numbers, and the verdict states it")] = True
     insiders: Annotated[
         Literal["auto", "none", "singles", "holdings"] | dict[str, Literal["exact", "levels"]],
         Doc(
-            "singles: who is alone in a suppressed cell knows it; holdings: so does, to within the rest, who has more "
+            "singles: a sole contributor of a hidden cell knows it; holdings: also, to within the rest, one with more "
             "than 1 - p/100 of it; {singles: levels}: the cells of others keep their levels; auto: singles for sums"
         ),
     ] = "auto"
     implied: Annotated[bool, Doc("judge populations that margins imply by the same rules")] = True
-    time_limit: Annotated[float, Gt(0), Doc("seconds; what is not proved by then is an error")] = 600.0
+    time_limit: Annotated[float, Gt(0), Doc("seconds; a cell that is not proved by then is an error")] = 600.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -343,7 +343,7 @@ class TableAudit(UnionGuarantee):
     def verdict(
         self, results: Sequence[AuditResult], judged: int, *, earlier: int = 0, true_known: bool = True
     ) -> Verdict:
-        """The verdict on the audits of some measures, over so many earlier releases; no audit is an error.
+        """The verdict on the audits of some measures, over a number of earlier releases; no audit is an error.
 
         Where true figures are not known, each blank figure was taken for unsafe.
         """
@@ -379,7 +379,7 @@ class TableAudit(UnionGuarantee):
             )
         elif not true_known:
             parts.append(
-                "each blank figure was taken for unsafe, for the table does not tell which are: give the original, or "
+                "each blank figure was taken for unsafe, as the table does not show which are: give the original, or "
                 "publish what follows from others (`restore: true`)"
             )
         more = sum(len(result.determined) for result in results)
@@ -416,7 +416,7 @@ def rules_of(tables: TableSet, key: str) -> dict[str, list[Rule]]:
 
 
 def audited(tables: TableSet, family: Family, problem: AuditProblem, asked: TableAudit) -> AuditResult:
-    """The audit of a family; a cell that follows from others counts as published in what it implies."""
+    """The audit of a family; in its implications a cell that follows from others counts as published."""
     others = np.zeros(len(problem.low), dtype=np.bool_)
     others[np.concatenate(family.cells.variables[: family.published])] = asked.implied and family.additive
     result = audit(problem, time_limit=asked.time_limit, others=others)
@@ -428,13 +428,13 @@ def audited(tables: TableSet, family: Family, problem: AuditProblem, asked: Tabl
 
 
 def _of_this_release(family: Family, result: AuditResult) -> AuditResult:
-    """Without what could not be published: combinations of all dimensions, classes of persons, earlier cells."""
+    """Without variables that cannot be published: combinations of all dimensions, classes of persons, earlier cells."""
     own = np.concatenate(family.cells.variables[: family.new])
     return replace(result, determined=np.intersect1d(result.determined, own))
 
 
 def audit_problem(tables: TableSet, family: Family, asked: TableAudit) -> AuditProblem:
-    """What readers see of a family, and what must not follow from it by the policy's rules."""
+    """What readers see of a family, and what must not follow from it under the policy's rules."""
     rules = rules_of(tables, family.key)
     settings = Settings(lower=asked.lower, lower_bound=family.least, sliding=asked.sliding)
     levels = merged_levels([family.levels(rules, settings), *group_levels(tables, family)])

@@ -42,7 +42,7 @@ def without_cells(tables: Mapping[str, Table]) -> tuple[dict[str, Any], ...]:
 
 
 def remembered(rows: TableRows, tables: Mapping[str, Table]) -> TableRows:
-    """The rows of a release with the cells as they are to leave."""
+    """The rows of a release with the cells to be released."""
     cells = []
     for table in tables.values():
         if table.process is not None:
@@ -193,7 +193,7 @@ class TableHistory:
         return any(bool((_tables_of(each).present > 1).any()) for each in [*self.earlier, self.current])
 
     def placed(self, tables: Mapping[str, Table], key: str) -> list[PlacedTable]:
-        """Every table that shows a measure: the new ones as they are given, then the earlier ones.
+        """Every table that shows a measure: the new ones in the given order, then the earlier ones.
 
         Raises
         ------

@@ -63,7 +63,7 @@ class Loss:
 
 
 def table_loss(cells: Cells, values: Ints, hidden: Bools) -> Loss:
-    """How many cells of a table are hidden, what share of its value they are, and on which levels.
+    """The number of hidden cells of a table, their share of its value, and their levels.
 
     Parameters
     ----------
@@ -143,7 +143,7 @@ class TableLoss(CellGuarantee):
     formula = "sum over hidden cells of |X| / sum over all cells of |X|"
     choose = "Compare methods and dimensions by it; as a guarantee it keeps a useless table from leaving."
 
-    of: Annotated[Literal["value", "cells"], Doc("what is counted: cells, or their absolute value")] = "value"
+    of: Annotated[Literal["value", "cells"], Doc("counts cells, or their absolute value")] = "value"
     at_most: Annotated[float | None, Ge(0), Le(1), Doc("largest share that may be hidden of a response")] = None
 
     @property

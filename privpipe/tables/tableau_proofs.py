@@ -1,4 +1,4 @@
-"""Proofs by tableaus of integers: whole components where they are small, else what is near a sensitive cell.
+"""Proofs by tableaus of integers: whole components where they are small, else the surroundings of a sensitive cell.
 
 What the tableaus find is checked here by products of sparse matrices in integers; nothing of it is believed.
 """
@@ -30,13 +30,13 @@ LARGEST_COMPONENT = 400
 REGIONS = (300, 400, 500, 600)
 """Columns of the surroundings of a requirement in a larger component, one size after another."""
 LARGEST_AFTER_REGIONS = 1_200
-"""Columns of a component whose tableau is made whole for what its regions left."""
+"""Columns of a component whose full tableau is made for requirements that its regions left."""
 LITTLE = 0.95
 """Share of requirements left by one size from which a larger one, which takes longer, is not worth its time."""
 BATCH = 2_000_000
 """Squares of the columns of components, which grow as their time does, that are looked at before the time is."""
 SEEDS = 8
-"""Regions of a batch: what one finds saves others."""
+"""Regions of a batch: the findings of one save others."""
 
 
 @dataclass(repr=False, eq=False)
@@ -98,7 +98,7 @@ class TableauProofs:
         self._whole(own <= LARGEST_AFTER_REGIONS, deadline)
 
     def _whole(self, chosen: Bools, deadline: float) -> None:
-        """Settle what waits of some requirements by tableaus of their whole components."""
+        """Settle the open part of some requirements by tableaus of their whole components."""
         for groups in self._components(np.flatnonzero(self.waiting & chosen)):
             if time.monotonic() > deadline:
                 return

@@ -51,7 +51,7 @@ class UnionFamily(Family):
     """One measure over the new tables and all earlier ones.
 
     The last of `tables` are the classes of persons (of a sum: of contributions) that are in the same cells of all
-    tables; each is a variable of which nothing is published. Cells of any two tables that hold the same classes are one
+    tables; each is an unpublished variable. Cells of any two tables that hold the same classes are one
     variable, whatever they are called.
 
     Parameters
@@ -115,7 +115,7 @@ class UnionFamily(Family):
         return found
 
     def pairs(self, *, exactly: bool) -> tuple[Ints, Ints]:
-        """Published variables of which one is inside the other, and that were in no table together so far.
+        """Pairs of published variables, one inside the other, that were in no table together so far.
 
         Those that differ by few contributors; of a sum also the closest ones, whatever they differ by.
 
@@ -150,7 +150,7 @@ class UnionFamily(Family):
 
     @cached_property
     def populations(self) -> ImpliedPopulations:
-        """Populations that follow from published cells, and did not follow from those of earlier releases alone.
+        """Populations that follow from published cells, but not from those of only earlier releases.
 
         Hidden cells below published ones as in one release, and the differences of nested cells of two releases.
         """
@@ -351,7 +351,7 @@ def _family(
 
 
 def _table(name: str, key: str, like: CellFigures, made: Contributions, number: int) -> Table:
-    """A table of sets of classes, of which nothing is published."""
+    """A table of sets of classes, never published."""
     flat = _flat("set", number)
     figures = _figures_of(key, like, made, flat)
     return Table(
@@ -587,7 +587,7 @@ def _linked(tables: Sequence[Table], key: str, parts: _Classes) -> tuple[tuple[I
 
 
 def over_variables(cells: Cells, variables: Ints, size: int) -> Matrix:
-    """The relations of a table's cells, instead of which are variables."""
+    """The relations of a table's cells, over variables instead of cells."""
     entries = cells.relations.tocoo()
     shape = (cells.relations.shape[0], size)
     return matrix_of(entries.data, entries.row.astype(np.int64), variables[entries.col], shape)

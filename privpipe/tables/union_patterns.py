@@ -74,7 +74,7 @@ def fixed_cells(tables: TableSet, primary: Mapping[str, Bools]) -> dict[str, Boo
 def closed_over_releases(
     tables: TableSet, names: Sequence[str], asked: TableAudit, prices: Prices, *, zeros: bool
 ) -> TableSet:
-    """The tables with what must be hidden in addition, so that the audit over all releases passes.
+    """The tables with further cells hidden, so that the audit over all releases passes.
 
     Parameters
     ----------
@@ -154,7 +154,7 @@ class _Round:
         return more
 
     def _repaired(self, family: UnionFamily, rules: Sequence[Rule]) -> Bools:
-        """What the audit of all releases asks for in addition."""
+        """Further cells that the audit of all releases needs."""
         none = np.zeros(family.cells.size, dtype=np.bool_)
         problem = audit_problem(self.tables, family, self.asked)
         if problem.levels is None or not len(problem.levels.variables):

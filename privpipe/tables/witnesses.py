@@ -1,4 +1,4 @@
-"""Moves from one table to another that a reader cannot tell apart, each checked in exact integers."""
+"""Moves from one table to another that a reader cannot distinguish, each checked in exact integers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from privpipe.tables.shrinking import NO_BOUND, OpenSystem, components_of
 __all__ = ["Move", "Requirements", "Witnesses"]
 
 SMALL = 1e-5
-"""Of a solver's move: taken for 0 when it is made exact, which is checked."""
+"""Entries of a solver's move below this count as 0 when it is made exact, which is checked."""
 LONGEST = 2**50
 """Numerator to which a move is made longer."""
 
@@ -87,7 +87,7 @@ class Witnesses:
         self.down = np.where(self.system.low == -NO_BOUND, NO_BOUND, self.base - self.system.low)
 
     def offer(self, columns: Integers, near: NDArray[np.float64]) -> Integers:
-        """Keep what is exact of a floating-point move of some columns; the columns of the rest.
+        """Keep the exact part of a floating-point move of some columns; the columns of the rest.
 
         A move falls into pieces that share no relation; each is a move in its own right.
         """
@@ -139,7 +139,7 @@ class Witnesses:
             self._keep(Move(columns[moving], numerators[moving], point.denominator))
 
     def _inside(self, columns: Integers, numerators: Integers, denominator: int) -> Integers:
-        """Numerators cut to what the bounds allow."""
+        """Numerators cut to the bounds."""
         limit = NO_BOUND // denominator - 1
         above, below = np.minimum(self.up[columns], limit), np.minimum(self.down[columns], limit)
         return np.clip(numerators, -below * denominator, above * denominator)

@@ -1,4 +1,4 @@
-"""The shape of a transformer: what it asks, what it plans, how it runs on any engine."""
+"""The shape of a transformer: what it requests, what it plans, how it runs on any engine."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ class StageContext:
     base : Facts
         Base distributions of the sensitive columns, filled in by the runner before a stage that suppresses.
     person : str, optional
-        Column by which persons are distinguished, where they are counted instead of records.
+        Column that identifies persons, where they are counted instead of records.
     household : str, optional
-        Column by which households are distinguished.
+        Column that identifies households.
     population : Table, optional
-        The population some guarantees compare with, its quasi-identifiers as they are in the table of the stage.
+        The population some guarantees compare with, its quasi-identifiers as in the table of the stage.
     nulls, mark : the policy's rule for missing quasi-identifiers, and its suppression mark.
     place : str
-        For errors alone, as ``release.yaml:14: transform[1].generalize``: it may name a folder, and leaves in nothing.
+        Only for errors, as ``release.yaml:14: transform[1].generalize``: it may name a folder, and is in no document.
     released_identifiers : tuple of str
         Identifier columns that a `pseudonymise` stage of the policy releases.
     held_columns : tuple of str
@@ -155,7 +155,7 @@ class StagePlan:
     seed_key: bytes = field(default=b"", repr=False, compare=False)
 
     def public(self) -> StagePlan:
-        """The plan without what only the source determines: its transformer decides what stays of the detail."""
+        """The plan without what only the source determines: its transformer decides which detail stays."""
         from privpipe.transforms import CATALOGUE
 
         if self.name not in CATALOGUE:  # a plan of a third party's stage
@@ -181,7 +181,7 @@ class Transformer(StageFace, Entry):
     columns_rule: ClassVar[Literal["required", "optional", "none"]] = "required"
     searches: ClassVar[bool] = False
     recodes_other_rows: ClassVar[bool] = False
-    """Whether its plan is a function of values by which rows that it was not learnt from are recoded, unjudged."""
+    """Whether its plan is a function of values that recodes rows it was not learnt from, unjudged."""
     suppresses: ClassVar[bool] = False
     serves: ClassVar[tuple[str, ...]] = ()
     needs_draws: ClassVar[bool] = False
@@ -201,7 +201,7 @@ class Transformer(StageFace, Entry):
     def links_releases(self) -> bool:
         """Whether a record that did not change has the same result in every release, so that two can be joined by it.
 
-        True of what is a function of values, or of them and a key that lasts; draws serve one release each.
+        True for functions of values, or of values and a lasting key; draws serve one release each.
         """
         return not self.needs_draws
 
@@ -247,7 +247,7 @@ class Transformer(StageFace, Entry):
         return self.plan(engine.facts(table, request) if request else Facts(), context)
 
     def plan_of_nothing(self, context: StageContext) -> StagePlan:
-        """What `released_schema` needs to know of a table without records, of which nothing can be learnt."""
+        """What `released_schema` needs to know about a table without records, from which nothing can be learnt."""
         return StagePlan(name=self.name(), parameters=self.parameters())
 
     def released_schema(self, schema: pa.Schema, plan: StagePlan) -> pa.Schema:
@@ -263,7 +263,7 @@ class Transformer(StageFace, Entry):
         return table
 
     def recorded(self, engine: Primitives, table: Any, plan: StagePlan, draws: Draws) -> StagePlan:
-        """The plan with what is known only after the process ran over the table."""
+        """The plan with what is known only after it ran over the table."""
         return plan
 
     def not_followed(self) -> str:
@@ -273,7 +273,7 @@ class Transformer(StageFace, Entry):
     def population_columns(
         self, roles: Roles, hierarchies: Collection[str], guarantees: Iterable[Guarantee]
     ) -> tuple[str, ...]:
-        """Columns of a population by which the stage recodes it, in addition to those that are compared."""
+        """Columns of a population that the stage needs to recode it, in addition to those that are compared."""
         return ()
 
     def population_after(
@@ -283,15 +283,15 @@ class Transformer(StageFace, Entry):
         return population
 
     def carried(self, engine: Primitives, table: Any, plan: StagePlan, context: StageContext) -> StagePlan:
-        """A frozen plan as it is applied to another table than the one it was learnt from.
+        """A frozen plan applied to a table other than the one it was learnt from.
 
         Raises
         ------
         DataError
-            It speaks of the records it was learnt from, as most plans do; or its columns lack what the stage asks.
+            It refers to the records it was learnt from, as most plans do; or its columns lack what the stage requires.
         """
         raise DataError(
-            f"{context.place}: a plan of {self.name()} speaks of the records it was learnt from, and the source is "
+            f"{context.place}: a plan of {self.name()} refers to the records it was learnt from, and the source is "
             "another (or the seed is); make a new plan, or freeze only stages whose plan is a function of values"
         )
 
@@ -311,7 +311,7 @@ class Transformer(StageFace, Entry):
         """The learnt figures that shape the output, to which the draws are bound: two plans that differ in one share
         no draw.
 
-        All but what is known only after the stage ran. A stage whose draws are bound to values leaves out what
+        All except what is known only after the stage ran. A stage whose draws are bound to values leaves out what
         does not shape a value; one that draws in `entering`, before there is a plan, gives none.
         """
         return {name: figure for name, figure in plan.detail.items() if name != "suppressed_records"}

@@ -57,7 +57,7 @@ def in_value_order(table: pa.Table, columns: Sequence[str]) -> pa.Table:
 
 
 def escaped(text: str) -> str:
-    r"""A label as it is written in a combination: backslash and bar take a backslash before them.
+    r"""A label as written in a combination: backslash and bar take a backslash before them.
 
     Examples
     --------

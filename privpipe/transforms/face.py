@@ -29,7 +29,7 @@ class StageOptions(TypedDict, total=False):
     quasi_identifiers, sensitive : sequence of str
         Roles of columns, instead of `roles`.
     roles : Roles or mapping of columns to roles
-        Needed where a stage asks for them: `generalize` without columns means all quasi-identifiers. A column without
+        Needed where a stage uses them: `generalize` without columns means all quasi-identifiers. A column without
         a role is insensitive and passes through untouched.
     hierarchies : mapping of column to Hierarchy, builder mapping or path of a CSV file
     guarantees : sequence of Guarantee
@@ -37,7 +37,7 @@ class StageOptions(TypedDict, total=False):
     seed : Seed, text or bytes of at least 128 bits, or ``{"from_env": NAME}``
         None: drawn from the system; then the result is not repeatable.
     record_id : str
-        A unique column by which draws know a record; default: its content.
+        A unique column that identifies a record for draws; default: its content.
     person_id : str
         Column that distinguishes persons, where they are counted instead of records.
     household_id : str
@@ -95,7 +95,7 @@ class FittedStage(ABC):
     @property
     @abstractmethod
     def columns(self) -> tuple[str, ...]:
-        """Columns that come out, in order."""
+        """Columns of the result, in order."""
 
     @property
     @abstractmethod
@@ -115,7 +115,7 @@ class FittedStage(ABC):
         Raises
         ------
         DataError
-            The frame is another than the one fitted, and the plan speaks of the very records of that one; or it
+            The frame is not the fitted one, and the plan refers to records of the latter; or it
             holds values that the plan does not know (their number, by column).
         """
 
@@ -162,7 +162,7 @@ class StageFace:
         """Learn from a frame and run over it; the result is **not judged**, which is what a policy is for.
 
         A stage by itself has no policy: its draws depend only on the seed and the stage. Use one seed for one released
-        table; two tables that are masked alike under one seed can be joined by what they share.
+        table; two tables that are masked alike under one seed can be joined by their common values.
 
         Parameters
         ----------

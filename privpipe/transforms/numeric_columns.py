@@ -148,7 +148,7 @@ def counted_nulls(
 
 
 def require_summable(column: str, least: float, greatest: float, place: str) -> None:
-    """Refuse numbers whose sums and differences float64 does not hold; NaN stands for no number.
+    """Refuse numbers whose sums and differences float64 cannot hold; NaN marks a missing number.
 
     Raises
     ------
@@ -193,7 +193,7 @@ def written(values: Floats, target: Any, *, column: str = "", rounded: bool = Fa
     Raises
     ------
     DataError
-        Results beyond what the type holds, or dates beyond the years 1 to 9999.
+        Results beyond the range of the type, or dates beyond the years 1 to 9999.
 
     Examples
     --------
@@ -327,7 +327,7 @@ def factor_of(facts: Facts, columns: tuple[str, ...], place: str) -> Floats:
     Raises
     ------
     DataError
-        There is no covariance, or one that float64 does not hold.
+        There is no covariance, or one that float64 cannot hold.
     """
     covariance = facts.covariance
     if covariance is not None and not np.isnan(covariance).any():

@@ -93,7 +93,7 @@ class Boundary:
     def squared(self, offsets: Floats) -> Floats:
         """Squared distances of records from the centre, by their offsets in scales, shape (n, columns)."""
         found = np.zeros(len(offsets))
-        with np.errstate(over="ignore", invalid="ignore"):  # what is not a finite number is counted and refused
+        with np.errstate(over="ignore", invalid="ignore"):  # results that are not finite are counted and refused
             for weights in zip(*self.axes, strict=True):
                 # Added up term by term: a matrix product may round differently from block to block.
                 terms = [offsets[:, at] * weight for at, weight in enumerate(weights)]
@@ -103,16 +103,16 @@ class Boundary:
 
 @dataclass(frozen=True)
 class Region:
-    """Centre, scales and scatter of one stratum, none of which is a value of the data.
+    """Centre, scales and scatter of one stratum; none is a value of the data.
 
     Parameters
     ----------
     centre : tuple of float
-        Of each column.
+        For each column.
     scale : tuple of float
         1.4826 times the median absolute deviation of each column.
     boundaries : mapping of text to Boundary
-        ``101`` stands for records that miss a value of the second of three columns alone.
+        ``101`` is for records that miss only the value of the second of three columns.
     rank : int
         Directions of the scatter; see `Scatter`.
     """
@@ -162,13 +162,13 @@ class Region:
         points : ndarray of float64, shape (n, s)
             NaN where there is no value.
         upper : bool
-            The side on which the value that lies furthest from its centre, in scales, is above it.
+            The side on which the value furthest from its centre, in scales, is above it.
 
         Returns
         -------
         coded : ndarray of bool, shape (n,)
         met : ndarray of float64, shape (n, s)
-            Those that are not coded, as they are.
+            Those that are not coded, unchanged.
         too_far : int
         """
         coded, met, too_far = np.zeros(len(points), np.bool_), points.copy(), 0
@@ -287,7 +287,7 @@ class OutlierCuts:
             return found
         squared = np.zeros(n)
         off = [values[column] - middle for column, middle in self.centre.items()]
-        with np.errstate(over="ignore", invalid="ignore"):  # what overflows is beyond its bounds
+        with np.errstate(over="ignore", invalid="ignore"):  # an overflow is beyond its bounds
             for weights in zip(*self.axes, strict=True):
                 # Added up term by term: a matrix product may round differently from block to block.
                 terms = [each * weight for each, weight in zip(off, weights, strict=True)]
@@ -334,7 +334,7 @@ def _distance(
 
 
 def require_alone(kind: str, bias_correct: bool, same_within: str | None) -> None:
-    """Refuse what cannot be had for outliers alone.
+    """Refuse options that do not work for outliers only.
 
     Raises
     ------

@@ -25,7 +25,7 @@ UNITS = {"household_id": "households", "person_id": "persons"}
 
 
 class Keyed(Protocol):
-    """What of a stage's context shows who lives together."""
+    """The part of a stage's context that shows who lives together."""
 
     @property
     def household(self) -> str | None:
@@ -67,7 +67,7 @@ class Together:
     column: str
 
     def ids(self, rows: RowBlock) -> Ints:
-        """The id by which each row draws, shape (n, 2)."""
+        """The id that keys the draws of each row, shape (n, 2)."""
         from privpipe.hierarchies import canonical_text
         from privpipe.kernels.ids.record_ids import declared_id
         from privpipe.roles import column_type_of
@@ -79,7 +79,7 @@ class Together:
         return np.where(known[:, None], declared_id(texts, Seed.public("privpipe/same within")), rows.record_ids)
 
     def lent(self, rows: RowBlock) -> RowBlock:
-        """The rows under the ids by which they draw, with their own at hand."""
+        """The rows under the ids that key their draws, with their original ids."""
         import pyarrow as pa
 
         batch = rows.batch

@@ -37,7 +37,7 @@ __all__ = [
 
 
 Persons = tuple[Ints, ...]
-"""Of each unit (persons, households) the hashes of those that occur, ascending; no more than are enough."""
+"""For each unit (persons, households) the hashes of those that occur, ascending; no more than are needed."""
 
 
 def units_of(context: StageContext) -> tuple[str, ...]:
@@ -75,7 +75,7 @@ def person_codes(values: pa.RecordBatch | pa.Table, column: str, key: bytes) -> 
 
 
 def without_person(column: str, missing: int) -> DataError:
-    """What is wrong where so many records have no person."""
+    """The error where a number of records have no person."""
     return DataError(
         f"person column {column!r} has {missing:,} missing values; a record needs a person to be counted by"
     )
@@ -212,7 +212,7 @@ class _Counts:
         return dict(zip(keys.tolist(), zip(counts, persons, strict=True), strict=True))
 
     def _persons(self, block: RowBlock, places: Ints, keys: int, known: list[Bools]) -> list[tuple[Persons, ...]]:
-        """Of each key the persons of its values in each column."""
+        """For each key the persons of its values in each column."""
         if not self.persons.columns:
             return [()] * keys
         codes = self.persons.codes(block)
@@ -298,7 +298,7 @@ class Strata:
     ) -> Self:
         """Count the strata and deal with those in which a column has fewer than `least` values (but some).
 
-        Where the policy distinguishes persons, the values of at least so many persons.
+        Where the policy distinguishes persons, the values of at least this many persons.
 
         Raises
         ------
@@ -479,7 +479,7 @@ def figures_of(plan: StagePlan) -> tuple[Strata, list[Mapping[str, Any]]]:
 
 @dataclass(frozen=True)
 class ByStratum:
-    """A reduction applied to each stratum alone: a list of results, None for a stratum without records."""
+    """A reduction applied to each stratum: a list of results, None for a stratum without records."""
 
     strata: Strata
     inner: Any

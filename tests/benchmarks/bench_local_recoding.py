@@ -41,7 +41,7 @@ CASES: dict[str, tuple[str, int, str | None]] = {
 
 
 def problem(engine: EmbeddedEngine, folder: Path, case: str) -> tuple[Any, StageContext]:
-    """The scanned table of a case, and what its stage is told."""
+    """The scanned table of a case, and the context of its stage."""
     table, k, sensitive = CASES[case]
     own, spec = folder / table, TABLES[table]
     rows = pc.read_csv(own / f"{table}.csv", parse_options=pc.ParseOptions(delimiter=";"))

@@ -87,7 +87,7 @@ def spec_of(column: str) -> HierarchySpec:
 def problem(
     engine: EmbeddedEngine, census: Path, columns: tuple[str, ...], many: int = ROWS
 ) -> tuple[Any, StageContext]:
-    """The scanned columns, and what a stage is told."""
+    """The scanned columns, and the context of a stage."""
     rows = pq.read_table(census, columns=list(columns)).slice(0, many)
     context = StageContext(
         roles=Roles(quasi_identifiers=list(columns)),

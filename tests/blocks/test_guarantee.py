@@ -1,4 +1,4 @@
-"""The common shape of guarantees: what a subclass inherits, and what it is told when it forgets a part."""
+"""The common shape of guarantees: what a subclass inherits, and its error when a part is missing."""
 
 from __future__ import annotations
 

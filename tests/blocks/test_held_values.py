@@ -74,7 +74,7 @@ def test_chosen_classes_hold_what_they_held(rows: Rows, data: st.DataObject) -> 
 
 
 @given(rows=ROWS)
-def test_a_row_may_stand_for_persons_who_are_alike(rows: Rows) -> None:
+def test_a_row_may_represent_persons_who_are_alike(rows: Rows) -> None:
     """Persons of a single row, put together by class and value, as a search holds them."""
     rows = sorted(set(rows))
     often = Counter(person for _, person, _ in rows)
@@ -89,7 +89,7 @@ def test_a_row_may_stand_for_persons_who_are_alike(rows: Rows) -> None:
     assert by_class(merged.sets(classes)) == by_class(held.sets(classes))
 
 
-def test_nobody_holds_nothing() -> None:
+def test_no_one_holds_nothing() -> None:
     none = np.zeros(0, dtype=np.int64)
     cells = HeldValues(none, none, none).sets(0)
     assert (cells.offsets.tolist(), len(cells.counts)) == ([0], 0)

@@ -121,7 +121,7 @@ def test_every_parameter_has_a_line_of_text() -> None:
                 assert not hasattr(owner, "about")
 
 
-def test_a_field_that_is_declared_anew_loses_nothing() -> None:
+def test_a_field_that_is_declared_again_loses_nothing() -> None:
     """A mark or a bound of a base class is not inherited by an annotation: it is said again."""
     with gathered() as case:
         for owner in ENTRIES:
@@ -153,7 +153,7 @@ def test_the_docstring_names_the_fields() -> None:
                 assert fields - named <= {*COMMON_KEYS, "over"}  # said once, of all guarantees
 
 
-def test_the_schema_tells_the_ranges() -> None:
+def test_the_schema_shows_the_ranges() -> None:
     with gathered() as case:
         for owner in ENTRIES:
             with case(owner.__name__):
@@ -227,7 +227,7 @@ def test_what_is_taken(parameters: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "hint", [Annotated[int, MultipleOf(2)], Annotated[str, MinLen(1)], Annotated[int | str, Ge(1)]]
 )
-def test_a_constraint_that_nobody_would_check_is_refused(hint: Any) -> None:
+def test_a_constraint_that_no_one_would_check_is_refused(hint: Any) -> None:
     made: Any = dataclasses.make_dataclass("Made", [("k", hint)])
     with pytest.raises(TypeError, match="Made.k: the constraint"):
         check_parameters(made(k=3))
@@ -303,7 +303,7 @@ def test_a_stage_that_is_told_its_columns_knows_what_it_masks(name: str) -> None
         assert all(example.masked_columns() for example in stage.examples())
 
 
-def test_what_an_entry_works_out_stands_for_a_field() -> None:
+def test_what_an_entry_works_out_represents_a_field() -> None:
     inference = measures.CATALOGUE["attribute_inference"].build({"column": "illness"})
     assert isinstance(inference, Guarantee)
     assert inference.base_distribution() == "released"

@@ -40,7 +40,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=repr)
-def test_what_is_no_name_is_refused_and_shown_escaped(text: str) -> None:
+def test_anything_but_a_name_is_refused_and_shown_escaped(text: str) -> None:
     with pytest.raises(UsageError, match=r"table") as refused:
         TableName.parse(text)
     assert str(refused.value).isprintable()

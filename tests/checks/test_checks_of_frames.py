@@ -107,7 +107,7 @@ def _written(entry: Any) -> dict[str, Any]:
     return {entry.name(): entry.parameters()}
 
 
-def test_a_check_raises_with_the_assessment_and_tells_no_value() -> None:
+def test_a_check_raises_with_the_assessment_and_shows_no_value() -> None:
     with pytest.raises(Refused) as caught:
         pp.check(people(), [KAnonymity(k=100), KAnonymity(k=1)], quasi_identifiers=KEYS)
     assert "published" not in str(caught.value)
@@ -164,7 +164,7 @@ def test_names_that_mean_something_elsewhere_are_columns() -> None:
         ({"columns": {}}, {"quasi_identifiers": KEYS}, UsageError, "the policy states it itself"),
     ],
 )
-def test_a_wrong_call_is_told(entries: Any, options: dict[str, Any], kind: type[Exception], said: str) -> None:
+def test_a_wrong_call_is_reported(entries: Any, options: dict[str, Any], kind: type[Exception], said: str) -> None:
     with pytest.raises(kind, match=said):
         pp.assess(people(), entries, **options)
 

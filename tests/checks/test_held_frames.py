@@ -154,7 +154,7 @@ def test_what_is_refused_is_not_handed_over_and_not_kept() -> None:
         pytest.fail("the body must not run")
 
 
-def test_a_frame_of_this_process_is_given_as_it_is() -> None:
+def test_a_frame_of_this_process_is_given_unchanged() -> None:
     frame = pd.DataFrame({NAME: [0] * ROWS}, index=pd.Index(range(ROWS), name="row"))
     options: dict[str, Any] = {"quasi_identifiers": [NAME]}
     with pp.checked(frame, KAnonymity(k=ROWS), **options) as safe:
@@ -165,7 +165,7 @@ def test_a_frame_of_this_process_is_given_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("given", ["rows.csv", Path("rows.csv"), None, {"delta": "rows"}])
-def test_what_is_no_frame_is_not_held(given: Any) -> None:
+def test_anything_but_a_frame_is_not_held(given: Any) -> None:
     with pytest.raises(UsageError, match="`privpipe.release`"):
         pp.check(given, KAnonymity(k=2), quasi_identifiers=["zip"], hold=True)
 

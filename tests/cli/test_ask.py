@@ -29,7 +29,7 @@ def test_without_a_terminal_it_fails_with_the_code_of_usage(run: Any, tmp_path: 
 
 
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a pseudo-terminal")
-def test_answers_on_a_terminal_stand_in_the_draft(tmp_path: Path) -> None:
+def test_answers_on_a_terminal_are_in_the_draft(tmp_path: Path) -> None:
     out = tmp_path / "p.yaml"
     ours, theirs = pty.openpty()
     # Wrong first, then right: each question is one line, and an empty one takes the default.

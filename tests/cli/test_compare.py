@@ -1,4 +1,4 @@
-"""`privpipe compare` and `privpipe report`: settings and runs side by side, and what may be told of a run."""
+"""`privpipe compare` and `privpipe report`: settings and runs side by side, and what may be shown of a run."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_two_runs_side_by_side_and_a_report_of_one(run: Any, place: Path, policy
     assert "k-anonymity" in page.read_text()
 
 
-def test_a_report_of_a_refused_run_tells_no_small_counts(run: Any, place: Path) -> None:
+def test_a_report_of_a_refused_run_shows_no_small_counts(run: Any, place: Path) -> None:
     lines = (place / "data.csv").read_text()
     (place / "data.csv").write_text(lines + "99;99999;gout\n98;99999;flu\n")
     policy = place / "release.yaml"
@@ -112,7 +112,7 @@ def test_wrong_arguments_end_with_2(run: Any, arguments: list[str]) -> None:
     assert done.stdout == ""
 
 
-def test_malformed_documents_are_told(run: Any, tmp_path: Path) -> None:
+def test_malformed_documents_are_reported(run: Any, tmp_path: Path) -> None:
     for text in ("{", "[]", '{"guarantees": []}'):
         (tmp_path / "verdict.json").write_text(text)
         done = run("report", tmp_path / "verdict.json")

@@ -27,7 +27,7 @@ PROTOCOLS = {
 
 
 def completed(shell: str, line: str, folder: Path) -> tuple[str, set[str]]:
-    """What the shell is told, and the modules that were loaded for it."""
+    """What the shell receives, and the modules that were loaded for it."""
     told = {**PROTOCOLS[shell](line), "_PRIVPIPE_COMPLETE": f"complete_{shell}"}
     done = subprocess.run(
         [sys.executable, "-c", PROBE],

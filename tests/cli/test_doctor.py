@@ -98,7 +98,7 @@ def test_a_solver_that_is_missing_or_broken_is_named(run: Any, monkeypatch: pyte
 
 
 @pytest.mark.usefixtures("no_engines")
-def test_nanosecond_timestamps_are_told_and_stop_spark(run: Any, tmp_path: Path) -> None:
+def test_nanosecond_timestamps_are_reported_and_stop_spark(run: Any, tmp_path: Path) -> None:
     stamps = pa.table({"seen": pa.array([1], pa.timestamp("ns")), "x": [1]})
     pq.write_table(stamps, tmp_path / "nano.parquet", version="2.6")
     pq.write_table(pa.table({"seen": pa.array([1], pa.timestamp("us"))}), tmp_path / "micro.parquet")

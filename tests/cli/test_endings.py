@@ -60,7 +60,7 @@ def test_the_exit_code_is_that_of_the_error(
 
 
 @pytest.mark.parametrize("options", [[], ["--debug"], ["--verbose"]])
-def test_a_crash_tells_type_and_place_and_never_a_value(
+def test_a_crash_shows_type_and_place_and_never_a_value(
     run: Any, place: Path, monkeypatch: pytest.MonkeyPatch, options: list[str]
 ) -> None:
     try:
@@ -85,7 +85,7 @@ def test_an_interrupt_ends_with_130(run: Any, place: Path, monkeypatch: pytest.M
     assert "interrupted" in done.stderr
 
 
-def test_a_reader_that_leaves_is_no_crash() -> None:
+def test_a_reader_that_leaves_is_not_a_crash() -> None:
     command = f"{sys.executable} -m privpipe schema | head -n 1"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "{\n"
@@ -109,7 +109,7 @@ def test_a_policy_error_shows_every_problem_on_stderr(run: Any, place: Path) -> 
         (MemoryError(), "memory ran out"),
     ],
 )
-def test_faults_of_the_machine_are_no_crash(
+def test_faults_of_the_machine_are_not_a_crash(
     run: Any, place: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, words: str
 ) -> None:
     failing(monkeypatch, error)
@@ -119,7 +119,7 @@ def test_faults_of_the_machine_are_no_crash(
     assert CANARY not in done.output
 
 
-def test_a_full_disk_behind_stdout_is_no_crash() -> None:
+def test_a_full_disk_behind_stdout_is_not_a_crash() -> None:
     if not Path("/dev/full").exists():
         pytest.skip("no /dev/full here")
     command = f"{sys.executable} -m privpipe schema > /dev/full"

@@ -1,4 +1,4 @@
-"""`explain` tells what the catalogue knows of any entry."""
+"""`explain` shows what the catalogue knows about any entry."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_k_is_chosen_by_sensitivity(run: Any) -> None:
         assert f"\n  {row}\n" in said
 
 
-def test_every_measure_tells_threat_rule_choice_and_source(run: Any) -> None:
+def test_every_measure_shows_threat_rule_choice_and_source(run: Any) -> None:
     for name in CATALOGUES.measures:
         assert {"threat", "formula", "choose", "source"} <= set(described(name))
 

@@ -1,4 +1,4 @@
-"""`explain` tells what every hierarchy builder takes, and shows what it makes."""
+"""`explain` shows what every hierarchy builder takes, and what it makes."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def test_the_page_is_for_who_knows_the_token(server: Loopback) -> None:
 @pytest.mark.parametrize(
     "path", ["/", "/{0}", "/x{0}/", "/{0}x/", "/{0}/..", "/{0}/?a=1", "/favicon.ico", "/{1}/", "/é/", "*"]
 )
-def test_another_path_tells_nothing(server: Loopback, path: str) -> None:
+def test_another_path_shows_nothing(server: Loopback, path: str) -> None:
     wrong = path.format(server.token, server.token[:-1])
     with socket.create_connection(("127.0.0.1", server.port), timeout=30) as sent:
         sent.sendall(f"GET {wrong} HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n\r\n".encode())
@@ -122,7 +122,7 @@ def test_no_other_address_listens(server: Loopback) -> None:
     assert listening == [f"0100007F:{server.port:04X}"]
 
 
-def test_it_ends_when_nobody_with_the_token_asks() -> None:
+def test_it_ends_when_no_one_with_the_token_asks() -> None:
     seconds = iter([0.0, 59.0, 60.0])
     with Loopback("", lambda value: (True, "")) as server:
         server.timeout = 0.01
@@ -210,7 +210,7 @@ def test_a_choice_is_written_into_the_policy(explored: tuple[subprocess.Popen[st
         urllib.request.urlopen(address, timeout=5)
 
 
-def test_a_taken_port_and_a_policy_without_levels_are_told(run: Any, place: Path) -> None:
+def test_a_taken_port_and_a_policy_without_levels_are_reported(run: Any, place: Path) -> None:
     with Loopback("", lambda value: (True, "")) as server:
         done = run("explore", place / "release.yaml", "--port", server.port)
         assert (done.exit_code, done.stdout) == (4, "")

@@ -1,4 +1,4 @@
-"""`hierarchy` checks, shows and writes out, and keeps values to itself unless told."""
+"""`hierarchy` checks, shows and writes out, and withholds values unless requested."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_files_are_checked_without_data(run: Any, files: Path) -> None:
     assert "job: job.csv, height 2, labels 3 > 2 > 1" in done.stdout
 
 
-def test_every_broken_file_is_told(run: Any, files: Path) -> None:
+def test_every_broken_file_is_reported(run: Any, files: Path) -> None:
     (files.parent / "job.csv").write_text("nurse;health;*\nnurse;office;*\nclerk\n")
     done = run("hierarchy", "check", files, "--json")
     assert done.exit_code == 3
@@ -115,7 +115,7 @@ def test_a_file_alone_is_checked_and_shown(run: Any, tmp_path: Path) -> None:
         ("canary;*\n", "type", "line 1 is not of type integer"),
     ],
 )
-def test_what_is_wrong_with_a_file_is_told_by_line_and_level(
+def test_what_is_wrong_with_a_file_is_reported_by_line_and_level(
     run: Any, tmp_path: Path, text: str, kind: str, where: str
 ) -> None:
     (tmp_path / "h.csv").write_text(text)

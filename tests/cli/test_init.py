@@ -176,7 +176,7 @@ def test_the_draft_judges_its_own_data(run: Any, tmp_path: Path) -> None:
     assert run("hierarchy", "check", out).exit_code == 0
 
 
-def test_what_gives_people_away_is_told_and_no_value(run: Any, tmp_path: Path) -> None:
+def test_what_gives_people_away_is_reported_and_no_value(run: Any, tmp_path: Path) -> None:
     remarks = [f"{CANARY.lower()}@example.org" if at % 50 == 0 else "none" for at in range(200)]
     frame = pa.table(
         {
@@ -284,7 +284,7 @@ def test_a_policy_is_not_overwritten_unasked(run: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("content", "code"), [(None, 2), ("", 3), ("a;b\n", 3), (b"a;b\n\x001;2\n;;;\n", 3)])
-def test_what_cannot_be_read_is_told(run: Any, tmp_path: Path, content: Any, code: int) -> None:
+def test_what_cannot_be_read_is_reported(run: Any, tmp_path: Path, content: Any, code: int) -> None:
     path = tmp_path / "x.csv"
     if content is not None:
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
@@ -293,7 +293,7 @@ def test_what_cannot_be_read_is_told(run: Any, tmp_path: Path, content: Any, cod
     assert done.stdout == ""
 
 
-def test_a_draft_names_the_schema_beside_it_which_accepts_it(run: Any, tmp_path: Path) -> None:
+def test_a_draft_names_the_schema_next_to_it_which_accepts_it(run: Any, tmp_path: Path) -> None:
     jsonschema = pytest.importorskip("jsonschema")
     (tmp_path / "data.csv").write_text("age,illness\n" + "30,flu\n40,gout\n" * 6)
     done = run("init", tmp_path / "data.csv", "--bare", "--out", tmp_path / "policy.yaml")

@@ -27,7 +27,7 @@ def test_every_key_of_a_format_is_explained(run: Any) -> None:
     assert {each["name"] for document in documents for each in document["parameters"]} == set(LAKES)
 
 
-def test_a_delta_table_is_told_with_its_source(tmp_path: Path) -> None:
+def test_a_delta_table_is_reported_with_its_source(tmp_path: Path) -> None:
     pytest.importorskip("deltalake", reason="needs deltalake")
     folder = deltas.vectors(deltas.overwritten(tmp_path / "t").with_name("v"))
     assert described_lake(str(tmp_path / "t")) == (
@@ -41,7 +41,7 @@ def test_a_delta_table_is_told_with_its_source(tmp_path: Path) -> None:
     assert described_lake(str(deltas.mapped(tmp_path / "m", 3, "id")))[0] == "failed"  # type: ignore[index]
 
 
-def test_what_lies_in_a_table_or_above_it_is_told(tmp_path: Path) -> None:
+def test_what_is_in_a_table_or_above_it_is_reported(tmp_path: Path) -> None:
     (tmp_path / "lake" / "t" / "_delta_log").mkdir(parents=True)
     (tmp_path / "lake" / "t" / "part.parquet").touch()
     (tmp_path / "plain").mkdir()

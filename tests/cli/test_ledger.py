@@ -47,7 +47,7 @@ def test_a_whole_ledger_is_sound_by_its_policy_and_by_its_path(released: Path, r
     assert "the ledger's key" in run("ledger", "check", released).stdout
 
 
-def test_what_is_shown_is_no_hash_and_no_key(released: Path, run: Run) -> None:
+def test_what_is_shown_is_not_a_hash_and_no_key(released: Path, run: Run) -> None:
     book = released.parent / "book"
     head = json.loads((book / "ledger.json").read_text())
     for arguments, proved in (((released,), True), ((book,), False)):

@@ -39,7 +39,7 @@ def test_a_search_without_a_proof_says_how_far_the_best_may_be(run: Run, place: 
     assert "not proved" not in run("plan", policy).stdout
 
 
-def test_losses_are_left_out_where_nobody_wants_them(run: Run, place: Path) -> None:
+def test_losses_are_left_out_where_no_one_wants_them(run: Run, place: Path) -> None:
     result = run("plan", place / "release.yaml", "--no-losses", "--out", place / "plan.json")
     assert result.exit_code == 0, result.stderr
     assert "was not counted" in result.stdout
@@ -92,7 +92,7 @@ def test_a_dry_run_ends_as_the_release_would(run: Run, place: Path) -> None:
     assert run("release", policy, "--dry-run").exit_code == 2
 
 
-def test_progress_is_told_where_it_is_asked_for(run: Run, place: Path) -> None:
+def test_progress_is_reported_where_it_is_asked_for(run: Run, place: Path) -> None:
     quiet = run("release", place / "release.yaml", "--dry-run")
     assert "progress:" not in quiet.stderr
     told = run("release", place / "release.yaml", "--dry-run", "--progress", "--json")

@@ -96,7 +96,7 @@ def test_the_draft_releases_and_keeps_every_column_it_releases(run: Any, tmp_pat
 STAGES = ("generalize: {search: optimal, suppress_at_most: 0.05}", "mondrian: {score: loss}", "mondrian: {}")
 
 
-def test_the_method_of_least_loss_is_chosen_and_one_that_cannot_is_told(tmp_path: Path) -> None:
+def test_the_method_of_least_loss_is_chosen_and_one_that_cannot_is_reported(tmp_path: Path) -> None:
     def draft(method: Method, k: int, t: float = 0.0) -> str:
         close = "" if "t_closeness" in method.without else f"\n  - t_closeness: {{column: colour, t: {t}}}"
         return f"""

@@ -245,7 +245,7 @@ def test_a_sink_behind_a_link_is_the_sink_all_the_same(run: Any, place: Path) ->
 
 
 @pytest.mark.parametrize("text", ["{}", "not json", None])
-def test_what_is_no_plan_is_a_usage_error(run: Any, place: Path, text: str | None) -> None:
+def test_anything_but_a_plan_is_a_usage_error(run: Any, place: Path, text: str | None) -> None:
     if text is not None:
         (place / "plan.json").write_text(text)
     done = run("transform", place / "release.yaml", "--plan", place / "plan.json", "--target", place / "new")
@@ -266,7 +266,7 @@ def test_a_plan_of_another_policy_or_seed_is_refused(run: Any, place: Path, monk
     assert "another seed" in run(*arguments).stderr
 
 
-def test_warnings_of_the_policy_are_told_on_stderr(run: Any, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_warnings_of_the_policy_are_reported_on_stderr(run: Any, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     facade(monkeypatch, "assess", lambda *_, **__: assessment())
     (place / "release.yaml").write_text(
         (place / "release.yaml").read_text() + "seed: 7d1c9a3e5b8f2046d1e7c3a95f80b264\n"

@@ -146,7 +146,7 @@ def test_doctor_says_what_a_file_is(run: Any, tmp_path: Path) -> None:
     assert "source: {path:" in done.output
 
 
-def test_days_and_months_that_fit_both_are_told(run: Any, tmp_path: Path) -> None:
+def test_days_and_months_that_fit_both_are_reported(run: Any, tmp_path: Path) -> None:
     path = tmp_path / "people.csv"
     path.write_text("id,seen\n" + "".join(f"{n},0{1 + n % 9}/0{1 + n % 7}/2020\n" for n in range(60)))
     done = run("init", path)
@@ -160,7 +160,7 @@ def test_days_and_months_that_fit_both_are_told(run: Any, tmp_path: Path) -> Non
     assert done.output.count("%m/%d/%Y") == 2
 
 
-def test_a_record_that_is_cut_short_is_no_footer(run: Any, tmp_path: Path) -> None:
+def test_a_record_that_is_cut_short_is_not_a_footer(run: Any, tmp_path: Path) -> None:
     """A truncated file is refused and not trimmed."""
     path = tmp_path / "people.csv"
     path.write_text(table() + "Zoë Can")
@@ -187,7 +187,7 @@ def test_a_first_column_without_a_name_is_an_index_and_is_left_out(
     assert index in policy.roles.unreleased
 
 
-def test_a_file_without_names_is_told_at_once(run: Any, tmp_path: Path) -> None:
+def test_a_file_without_names_is_reported_at_once(run: Any, tmp_path: Path) -> None:
     (tmp_path / "bare.csv").write_text("".join(f"{20 + at % 7},{'fm'[at % 2]}\n" for at in range(60)))
     done = run("init", tmp_path / "bare.csv", "--bare", "--out", tmp_path / "release.yaml")
     assert "NO HEADER" in done.stderr

@@ -42,7 +42,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_doctor_tells_a_database_and_its_source(home: Path) -> None:
+def test_doctor_shows_a_database_and_its_source(home: Path) -> None:
     assert described_database("visits") == ("SQLite, 2 tables: few, visits", "source: {database: visits, table: few}")
     told = described_database("duck.parquet")
     assert told == ("DuckDB, 1 table: clinic.visits", "source: {database: duck.parquet, table: clinic.visits}")
@@ -54,7 +54,7 @@ def test_doctor_tells_a_database_and_its_source(home: Path) -> None:
     assert described_database("text.db") is None
 
 
-def test_doctor_tells_other_formats(home: Path) -> None:
+def test_doctor_shows_other_formats(home: Path) -> None:
     orc.write_table(pa.table({"a": [1, 2]}), "a.orc")
     assert described_other("a.orc") == ("orc, 1 columns, 2 records", "source: {path: a.orc, format: orc}")
     for name, said in (

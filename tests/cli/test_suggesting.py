@@ -26,7 +26,7 @@ def profile(name: str, counts: list[int], type_: Any = "text", missing: int = 0)
 
 
 @pytest.mark.parametrize(("name", "k"), [(None, 5), ("income", 10), ("Diagnosis", 20)])
-def test_k_starts_from_the_tolerable_risk_and_lies_in_its_band(name: str | None, k: int) -> None:
+def test_k_starts_from_the_tolerable_risk_and_is_in_its_band(name: str | None, k: int) -> None:
     """Source of the bands: rule of thumb, low 3-5, medium 5-10, high 10-20."""
     first, *_ = propose([profile(name, [500, 500])] if name else [], 1000)
     assert (first.name, first.parameters) == ("k_anonymity", {"k": k})

@@ -90,7 +90,7 @@ def test_sums_and_means_are_told_from_counts(tmp_path: Path) -> None:
         (pd.DataFrame({"name": ["a", "b"], "of": ["c", "d"]}), "columns of labels and columns of figures"),
     ],
 )
-def test_what_is_no_table_gets_no_draft(frame: pd.DataFrame, message: str, tmp_path: Path) -> None:
+def test_anything_but_a_table_gets_no_draft(frame: pd.DataFrame, message: str, tmp_path: Path) -> None:
     frame.to_csv(tmp_path / "table.csv", index=False)
     code, output = run("tables", "draft", tmp_path / "table.csv")
     assert code == 3

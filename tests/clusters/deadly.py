@@ -56,7 +56,7 @@ class Deadly:
 
 @contextmanager
 def dies_once(engine: str, kind: str, marker: Path) -> Iterator[None]:
-    """Releases started here lose one worker in a stage of this kind; the marker tells that it died."""
+    """Releases started here lose one worker in a stage of this kind; the marker shows that it died."""
     with _spark(kind, str(marker)) if engine == "spark" else _dask(kind, str(marker)):
         yield
 

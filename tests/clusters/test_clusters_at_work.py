@@ -38,7 +38,7 @@ def test_a_killed_worker_costs_a_retry_or_the_run_and_never_half_a_release(found
     assert not any(problems.values()), problems
 
 
-def test_the_engine_tells_how_many_processes_work(found: dict[str, Any]) -> None:
+def test_the_engine_shows_how_many_processes_work(found: dict[str, Any]) -> None:
     assert found["processes"] == 2
 
 

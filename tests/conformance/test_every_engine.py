@@ -85,7 +85,7 @@ def verdicts(engine: Engine, frame: Any) -> list[dict[str, Any]]:
 
 
 def test_engines_agree_to_the_last_bit_in_any_row_order(engine: Engine) -> None:
-    """Sums run over values in sorted order; where a record lies is no one's business."""
+    """Sums run over values in sorted order; the place of a record has no influence."""
     frame = HOSTILE_TABLES["one_huge_class"].frame()
     plain = verdicts(PlainEngine(), frame)  # type: ignore[arg-type]
     shuffled = frame.take(np.random.default_rng(7).permutation(len(frame)))

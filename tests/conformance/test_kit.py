@@ -72,14 +72,14 @@ def test_a_gap_that_closed_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert list(report.failures.values()) == ["conforms, so its gap must go"]
 
 
-def test_a_known_gap_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_known_gap_is_not_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(GAPS, ("*", "k_anonymity"), Gap(raises=Nonconforming, why="for a test"))  # type: ignore[arg-type]
     report = conformance(DropsNullKeys(), models=[KAnonymity(k=2)])  # type: ignore[arg-type]
     assert "known gap" in str(report)
     assert set(report.failures.values()) <= {"conforms, so its gap must go"}
 
 
-def test_a_model_without_an_oracle_is_told_where_to_put_it() -> None:
+def test_a_model_without_an_oracle_is_reported_where_to_put_it() -> None:
     with pytest.raises(LookupError, match="static method `oracle"):
         oracle(Unexplained(), HOSTILE_TABLES["ties"])
 

@@ -23,7 +23,7 @@ from tests.hostile_kinds import KINDS
 
 @pytest.mark.parametrize("table", HOSTILE_TABLES.values(), ids=str)
 def test_every_model_gives_the_oracle_verdict(table: HostileTable) -> None:
-    """On the engine of dictionaries, which tells a model's fault from an engine's."""
+    """On the engine of dictionaries, which distinguishes a model's fault from an engine's."""
     checks = Conformance(PlainEngine())  # type: ignore[arg-type]
     found = checks.report(Case(model, table) for model in checks.models)
     assert not found.failures, str(found)

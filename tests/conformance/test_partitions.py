@@ -82,7 +82,7 @@ def test_partitions_change_nothing(engine: Engine, parts: int, tmp_path: Path) -
     conforms(engine, table, as_partitions(engine, cut(table, parts), tmp_path))
 
 
-def test_files_without_rows_are_no_class(engine: Engine, tmp_path: Path) -> None:
+def test_files_without_rows_are_not_a_class(engine: Engine, tmp_path: Path) -> None:
     table = HOSTILE_TABLES["sensitive_nulls"]
     for at, part in enumerate(cut(table, 9)):
         pq.write_table(part, tmp_path / f"part-{at}.parquet")

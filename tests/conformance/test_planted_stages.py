@@ -99,7 +99,7 @@ class Blocks:
 
 
 class PlansByPartitions(Noisy):
-    """Learns in how many pieces the table lies."""
+    """Learns the number of parts of the table."""
 
     def learn(self, engine: Any, table: Any, context: StageContext) -> StagePlan:
         return StagePlan(name=self.name(), detail={"pieces": engine.reduce_rows(table, ["income"], Blocks(), Facts())})

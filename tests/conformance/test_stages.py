@@ -1,4 +1,4 @@
-"""Every example of every transformer: the same rows and plans however the input lies, on every engine."""
+"""Every example of every transformer: the same rows and plans under any partitioning of the input, on every engine."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def wanted(embedded: Engine, tmp_path: Path) -> Any:
 
 
 def applied(name: str, found: Any, frame: Any, folder: Path) -> Any:
-    """The stage over a frame, told what the policy says."""
+    """The stage over a frame, with the context of the policy."""
     policy = Staging(STAGES[name], folder, found.table).policy()
     with keys_of(STAGES[name]):
         return STAGES[name].apply(
@@ -63,7 +63,7 @@ def applied(name: str, found: Any, frame: Any, folder: Path) -> Any:
 
 
 def compare(name: str, found: Any, out: pa.Table) -> None:
-    """The policy removes identifiers before the stage; the stage alone leaves what it was not told to touch."""
+    """The policy removes identifiers before the stage; the stage alone leaves other columns unchanged."""
     names = [one for one in found.schema.names if one in out.schema.names]
     assert names == found.schema.names
     assert sorted_rows(out.select(names).cast(found.schema)) == found.rows, name

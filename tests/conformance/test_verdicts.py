@@ -1,4 +1,4 @@
-"""Every example of every model and measure: the same verdict however the table lies, on every engine."""
+"""Every example of every model and measure: the same verdict under any partitioning, on every engine."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ def policy_takes_its_default(section: str, name: str, default: Any, sink: dict[s
 
 
 @pytest.mark.parametrize(("key", "other"), [("mode", "append"), ("schema", "evolve"), ("formula_cells", "escape")])
-def test_what_is_no_default_is_refused_where_it_means_nothing(key: str, other: str) -> None:
+def test_anything_but_a_default_is_refused_where_it_means_nothing(key: str, other: str) -> None:
     with pytest.raises(UsageError, match=f"sink.{key}: is for"):
         Policy.from_dict({**POLICY, "utility": {}, "sink": {"path": "out", key: other}})
 

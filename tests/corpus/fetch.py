@@ -32,7 +32,7 @@ class Absent(Exception):
 
 
 def folder() -> Path:
-    """Where the corpus lies: what the environment says, else the user's cache."""
+    """Location of the corpus: from the environment, else the user's cache."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return Path(os.environ.get(FOLDER) or cache / "privpipe" / "corpus")
 

@@ -1,4 +1,4 @@
-"""What the images install: locked with hashes, within what pyproject.toml asks for, told by a bill of materials."""
+"""What the images install: locked with hashes, within the bounds of pyproject.toml, listed in a bill of materials."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_lock_names_no_place_and_nothing_without_a_hash(sbom: ModuleType, kind
 
 
 @pytest.mark.parametrize("kind", IMAGES)
-def test_a_bill_of_materials_tells_the_lock_and_who_asked(sbom: ModuleType, kind: str, tmp_path: Path) -> None:
+def test_a_bill_of_materials_shows_the_lock_and_who_asked(sbom: ModuleType, kind: str, tmp_path: Path) -> None:
     lock = text_of(kind).encode()
     found = sbom.bill_of_materials(lock, "1.2", {"pkg:pypi/numba@0": "no"})
     assert found == sbom.bill_of_materials(lock, "1.2")

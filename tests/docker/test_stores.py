@@ -44,7 +44,7 @@ def test_servers_say_when_they_are_ready_and_are_open_to_this_machine_alone(serv
     assert services["privpipe"]["depends_on"]["postgres"] == {"condition": "service_healthy"}
 
 
-def test_no_password_has_a_default_or_stands_on_a_command_line(services: dict[str, Any]) -> None:
+def test_no_password_has_a_default_or_is_on_a_command_line(services: dict[str, Any]) -> None:
     text = FILE.read_text(encoding="utf-8")
     assert not re.search(r"\$\{\w+:?-", text)
     secret = re.compile(r"PASSWORD|SECRET")

@@ -76,7 +76,7 @@ def test_benchmarks_that_are_measured_again_take_the_place_of_their_figures(runn
 
 
 @pytest.mark.parametrize("change", [{"size": "quick"}, {"machine": {"processors": 64}}], ids=str)
-def test_figures_of_another_machine_or_size_do_not_stand_beside_these(runner: Any, change: dict[str, Any]) -> None:
+def test_figures_of_another_machine_or_size_do_not_stand_next_to_these(runner: Any, change: dict[str, Any]) -> None:
     before = kept_run("2026-11-01", embedded=1.0)
     with pytest.raises(SystemExit, match="another size, machine or versions"):
         runner["require_alike"](before, {**before, **change})

@@ -27,7 +27,7 @@ N = 3000
 
 
 def household_survey(rng: Any) -> pa.Table:
-    """As EU-SILC is: persons in households, codes for names, weights that a stratum tells."""
+    """As EU-SILC is: persons in households, codes for names, weights that depend on a stratum."""
     household = np.sort(rng.integers(0, N // 2, N))
     region = rng.integers(0, 9, N // 2)[household]
     district = region * 4 + rng.integers(0, 4, N // 2)[household]
@@ -86,7 +86,7 @@ def test_a_weight_is_known_in_several_languages(survey: pa.Table, name: str) -> 
     assert found[name].role == "drop"
 
 
-def test_a_weight_beside_a_height_is_that_of_a_body(survey: pa.Table) -> None:
+def test_a_weight_next_to_a_height_is_that_of_a_body(survey: pa.Table) -> None:
     rng = np.random.default_rng(2)
     found = guesses(survey.append_column("weight", pa.array(rng.integers(45, 120, N))))
     assert found["weight"].role not in ("identifier", "drop")
@@ -123,7 +123,7 @@ def test_outcomes_of_health_are_sensitive(name: str, role: str) -> None:
         *(("code", 100_000.0, 999_000.0, "identifier"), ("code", 1.0, 1200.0, "identifier")),
     ],
 )
-def test_an_amount_that_is_nearly_unique_is_no_key(name: str, bottom: float, top: float, role: str) -> None:
+def test_an_amount_that_is_nearly_unique_is_not_a_key(name: str, bottom: float, top: float, role: str) -> None:
     found = Profile(name, "integer", 1000, 0, 990, spread=top - bottom, bottom=bottom, top=top, even=True)
     assert guess_role(found).role == role
 

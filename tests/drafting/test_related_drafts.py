@@ -69,13 +69,13 @@ def test_a_folder_of_tables_is_drafted_and_released_unedited(tmp_path: Path) -> 
     assert {path.name for path in (tmp_path / "published" / "hospital").iterdir()} >= {"patients", "visits", "drugs"}
 
 
-def test_rows_of_nobody_are_counted_and_dropped(tmp_path: Path) -> None:
+def test_rows_of_no_one_are_counted_and_dropped(tmp_path: Path) -> None:
     done = drafted(hospital(tmp_path / "hospital", lost=3))
     assert done.exit_code == 0, done.stderr
     assert "# 3 records of visits belong to no person.\norphans: drop\n" in done.stdout
 
 
-def test_who_is_unique_by_counts_is_told(tmp_path: Path) -> None:
+def test_who_is_unique_by_counts_is_reported(tmp_path: Path) -> None:
     folder = tmp_path / "shop"
     folder.mkdir()
     buyers = list(range(30))

@@ -44,12 +44,12 @@ def test_a_use_is_a_line_that_names_columns(line: str, use: Use) -> None:
         ("mean of sex by age", "needs a number; 'sex' is declared as text"),
     ],
 )
-def test_what_is_wrong_is_told(line: str, message: str) -> None:
+def test_what_is_wrong_is_reported(line: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         read_use(line, COLUMNS, {"sex": "text"})
 
 
-def test_a_policy_tells_the_line(tmp_path: Path) -> None:
+def test_a_policy_shows_the_line(tmp_path: Path) -> None:
     (tmp_path / "p.yaml").write_text(
         "version: 1\ncolumns: {age: {role: quasi_identifier}}\nuses:\n  - table of age\n  - table of agee\n"
         "guarantees: [{k_anonymity: {k: 2}}]\n"

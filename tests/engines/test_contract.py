@@ -27,7 +27,7 @@ from .conftest import TABLES, counted, multiset
 
 
 def described(blocks: Any, histograms: dict[str, Histogram], columns: tuple[str, ...]) -> Counter[Any]:
-    """Classes as a multiset, codes told as values where the query gave a dictionary."""
+    """Classes as a multiset, with codes as values where the query gave a dictionary."""
     found: Counter[Any] = Counter()
     values = {name: [counted(v) for v in histograms[name].values.to_pylist()] for name in histograms}
     for block in blocks:

@@ -25,7 +25,7 @@ def keyed(engine: Engine, scanned: Any, rows: pa.Table, parts: int) -> Any:
     return engine.with_record_ids(scanned(rows, parts, shuffled=True), "who", SEED)
 
 
-def test_released_records_stand_beside_their_originals(engine: Engine, scanned: Any) -> None:
+def test_released_records_are_next_to_their_originals(engine: Engine, scanned: Any) -> None:
     """Some are in one table alone; missing cells and marks stay unchanged, and ids stay behind."""
     zips = ["a", None, "b", "*", "a", "c", None, "b"]
     original = pa.table({"who": range(8), "zip": zips, "age": [1.5, None, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]})

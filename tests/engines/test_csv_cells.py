@@ -54,7 +54,7 @@ def test_what_is_written_reads_back(tmp_path: Path, engine: Engine) -> None:
     assert engine.collect(again).sort_by("id").to_pylist() == engine.collect(table).sort_by("id").to_pylist()
 
 
-def test_an_empty_text_and_a_missing_one_are_told_apart(tmp_path: Path, engine: Engine) -> None:
+def test_an_empty_text_and_a_missing_one_are_distinguished(tmp_path: Path, engine: Engine) -> None:
     """Our own files quote the empty text alone, and read so they hold what was written."""
     path = tmp_path / "cells.csv"
     path.write_bytes(b'id,a,n\n1,"",\n2,NA,3\n3,x,NA\n')

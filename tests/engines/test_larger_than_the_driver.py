@@ -1,4 +1,4 @@
-"""A class table that the driver may not hold is judged where it lies, with the figures of the embedded engine."""
+"""A class table that the driver may not hold is judged on the workers, with the figures of the embedded engine."""
 
 from __future__ import annotations
 

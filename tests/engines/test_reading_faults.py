@@ -52,7 +52,7 @@ def test_damaged_packed_files_are_data_errors(engine: Engine, tmp_path: Path, en
 def test_a_bomb_is_given_up_when_it_passes_its_limit(engine: Engine, tmp_path: Path, ending: str) -> None:
     text = CSV if ending.startswith("csv") else JSON
     path = tmp_path / f"rows.{ending}"
-    path.write_bytes(gzip.compress(text) * 2)  # the header of a member tells nothing of the members behind it
+    path.write_bytes(gzip.compress(text) * 2)  # the header of a member shows nothing about later members
     with pytest.raises(DataError, match=rf"rows.{ending}: unpacks to more than {len(text):,} bytes.*max_bytes"):
         read(engine, Source(data=str(path), max_bytes=len(text)))
 

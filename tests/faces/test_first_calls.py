@@ -98,7 +98,7 @@ def test_an_entry_can_still_be_copied_and_pickled() -> None:
     ],
     ids=["numpy", "pandas", "polars", "pyarrow", "rows", "columns"],
 )
-def test_what_is_no_table_is_refused_with_how_one_is_made(data: Any, remedy: str) -> None:
+def test_anything_but_a_table_is_refused_with_how_one_is_made(data: Any, remedy: str) -> None:
     for call in (
         lambda: pp.k_anonymity(data, ["zip"]),
         lambda: transforms.TopCode(columns=["zip"], at=3).apply(data),

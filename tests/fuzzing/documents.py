@@ -142,7 +142,7 @@ def _plan_content(data: bytes) -> Any:
 
 
 def _statement(data: bytes) -> Any:
-    """What a signature is of: the rest tells people what is asked; the target is keyed, and proved on publication."""
+    """What a signature is of: the rest is for people; the target is keyed, and proved on publication."""
     with suppress(ValueError, RecursionError, LookupError, TypeError):
         return json.dumps({**json.loads(data)["statement"], "target": None}, sort_keys=True)
     return data

@@ -29,7 +29,7 @@ class Edits:
     ----------
     values : list of [place, what, value]
         `set` puts the value there, `add` a key or item next to it, `drop` takes it out, `name` calls the key so,
-        `copy` puts there what stands at the place `value`.
+        `copy` puts there the content of the place `value`.
     bytes : list of [at, cut, text]
         From the place `at` (modulo the length) so many bytes are cut, and the text put there.
     sealed : bool

@@ -151,7 +151,7 @@ def test_it_ends_as_it_must(name: str, tmp_path: Path, monkeypatch: pytest.Monke
     assert (found.outcome, found.violation) == (outcome, "")
 
 
-def test_a_release_beside_a_ledger_named_by_a_relative_path_is_sound() -> None:
+def test_a_release_next_to_a_ledger_named_by_a_relative_path_is_sound() -> None:
     here = world()
     assert verify(str(here.release), policy=here.policy).sound
 
@@ -180,7 +180,7 @@ def test_a_cell_of_brackets_is_a_text() -> None:
 
 
 @pytest.mark.parametrize("output", [[], 3, {"files": 3}, None])
-def test_an_output_of_another_shape_is_no_release(output: Any, tmp_path: Path) -> None:
+def test_an_output_of_another_shape_is_not_a_release(output: Any, tmp_path: Path) -> None:
     home = tmp_path / "_privpipe"
     home.mkdir()
     run = {"run_id": "20260102T030405Z-1a2b3c4d"}
@@ -189,7 +189,7 @@ def test_an_output_of_another_shape_is_no_release(output: Any, tmp_path: Path) -
     assert published_at(str(tmp_path)) is None
 
 
-def test_a_run_of_no_day_is_no_release(tmp_path: Path) -> None:
+def test_a_run_of_no_day_is_not_a_release(tmp_path: Path) -> None:
     home = tmp_path / "_privpipe"
     home.mkdir()
     (tmp_path / "part.csv").write_text("a\n")

@@ -127,7 +127,7 @@ def test_the_configuration_keeps_its_comments_and_other_keys(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("call", [ppgx.check, ppgx.protect])
-def test_what_is_no_context_is_said(call: Any, tmp_path: Path) -> None:
+def test_what_is_not_a_context_is_said(call: Any, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is not a data context"):
         call(tmp_path)
 

@@ -1,4 +1,4 @@
-"""The Adult suite passes on the release and fails on the raw table, on every kind of data, and tells no value."""
+"""The Adult suite passes on the release and fails on the raw table, on every kind of data, and shows no value."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_ten_expectations_over_the_same_columns_make_one_count(policy: Any, rele
     assert len(counts) == 1
 
 
-def test_a_result_tells_no_value_of_the_table(project: Path, raw: pd.DataFrame) -> None:
+def test_a_result_shows_no_value_of_the_table(project: Path, raw: pd.DataFrame) -> None:
     canary = "Zanzibarella"
     marked = raw.copy()
     marked.loc[3, ["occupation", "education"]] = canary
@@ -110,7 +110,7 @@ def test_a_result_tells_no_value_of_the_table(project: Path, raw: pd.DataFrame) 
     assert canary not in str(result)
 
 
-def test_a_broken_batch_tells_no_value_either(project: Path, raw: pd.DataFrame) -> None:
+def test_a_broken_batch_shows_no_value_either(project: Path, raw: pd.DataFrame) -> None:
     canary = "Zanzibarella"
     mixed = raw.astype({"age": object})
     mixed["age"] = [canary, *range(len(raw) - 1)]

@@ -50,7 +50,7 @@ def test_a_warning_that_fails_warns() -> None:
     assert not outcome(result, 1).success
 
 
-def test_a_critical_one_beside_a_warning_refuses() -> None:
+def test_a_critical_one_next_to_a_warning_refuses() -> None:
     both = suite(
         ppgx.ExpectKAnonymity(k=3, quasi_identifiers=KEYS),
         ppgx.ExpectKAnonymity(k=4, quasi_identifiers=KEYS, severity="warning"),
@@ -87,7 +87,7 @@ def test_a_threshold_may_be_a_parameter_of_the_run() -> None:
         checked(later(), least="many")
 
 
-def test_a_wrong_parameter_beside_a_later_one_is_still_found() -> None:
+def test_a_wrong_parameter_next_to_a_later_one_is_still_found() -> None:
     with pytest.raises(Exception, match="column"):
         ppgx.ExpectDistinctLDiversity(column=7, l={"$PARAMETER": "least"}, quasi_identifiers=KEYS)
 

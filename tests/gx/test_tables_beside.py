@@ -179,7 +179,7 @@ def test_without_what_it_needs_an_expectation_fails_and_says_why() -> None:
         ({"plan": "nowhere/plan.json"}, "not the plan of a release"),
     ],
 )
-def test_what_lies_beside_and_cannot_be_read_fails(changed: dict[str, Any], reason: str) -> None:
+def test_what_is_beside_and_cannot_be_read_fails(changed: dict[str, Any], reason: str) -> None:
     suite = suite_for([pp.measures.RecordLinkage(at_most=1.0)], **{**BESIDE, **changed})
     found = validated(suite, RELEASED).results[0]
     assert not found.success
@@ -326,7 +326,7 @@ def test_an_attack_that_knows_the_plan_reads_it(tmp_path: Path) -> None:
     assert knowing.result["details"]["outcome"] == "pass", knowing.result
 
 
-def test_a_result_tells_no_value_of_any_table() -> None:
+def test_a_result_shows_no_value_of_any_table() -> None:
     canary = "Zanzibarella"
     ppgx.hold("original", ORIGINAL.assign(illness=canary, age=[canary, *ORIGINAL["age"][1:]]))
     ppgx.hold("population", POPULATION.assign(zip=canary))

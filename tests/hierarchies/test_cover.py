@@ -41,14 +41,14 @@ def test_a_null_label_is_written_between_the_raw_level_and_the_root() -> None:
             Hierarchy.from_rows(ROWS, null_label=wrong)  # type: ignore[arg-type]
 
 
-def test_the_label_null_is_no_missing_value() -> None:
+def test_the_label_null_is_not_a_missing_value() -> None:
     covered = Hierarchy.from_rows([["a", "null", "*"], ["b", "y", "*"]]).cover(["a", None])
     assert covered.released(1) == ["null", "y", None]
     assert len(set(covered.codes(1).tolist())) == 3
 
 
 @pytest.mark.parametrize("label", ["a", "x", "*"])
-def test_a_null_label_is_no_label_of_the_hierarchy(label: str) -> None:
+def test_a_null_label_is_not_a_label_of_the_hierarchy(label: str) -> None:
     hierarchy = Hierarchy.from_rows(ROWS, null_label=label)
     assert hierarchy.cover(["a"]).null_code is None
     with pytest.raises(HierarchyError, match=f"already has a label '{re.escape(label)}', which is how") as caught:

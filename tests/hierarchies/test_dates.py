@@ -72,7 +72,7 @@ def test_other_types_are_refused() -> None:
             build({"levels": ["year"]}, ["2024"], kind)
 
 
-def test_what_is_no_date_is_outside_when_the_type_is_unknown() -> None:
+def test_anything_but_a_date_is_outside_when_the_type_is_unknown() -> None:
     assert build({"levels": ["year"]}, ["2024-05-17"], None).labels(1) == ("2024",)
     with pytest.raises(HierarchyError, match="1 distinct values") as caught:
         build({"levels": ["year"]}, ["2024-05-17", "soon"], None)

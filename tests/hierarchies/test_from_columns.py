@@ -65,7 +65,7 @@ def test_a_frozen_plan_does_not_serve_a_table_in_which_towns_lie_elsewhere() -> 
         pp.transform(table(moved), plan)
 
 
-def test_what_no_table_can_mean_is_told_with_numbers_and_no_value() -> None:
+def test_what_no_table_can_mean_is_reported_with_numbers_and_no_value() -> None:
     both = pa.concat_tables([table(), table({"Asti": "Lazio"})])
     with pytest.raises(HierarchyError, match="not functional: 1 values go with several values of 'region'") as caught:
         pp.plan(both, policy())
@@ -75,12 +75,12 @@ def test_what_no_table_can_mean_is_told_with_numbers_and_no_value() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{}, {"columns": []}, {"columns": ["a", "a"]}, {"column": "a"}, {"columns": "a"}])
-def test_wrong_parameters_are_told_when_the_policy_is_read(wrong: Any) -> None:
+def test_wrong_parameters_are_reported_when_the_policy_is_read(wrong: Any) -> None:
     with pytest.raises(UsageError, match="from_columns"):
         HierarchySpec.from_mapping({"from_columns": wrong}, column="town")
 
 
-def test_a_column_is_no_level_of_its_own() -> None:
+def test_a_column_is_not_a_level_of_its_own() -> None:
     with pytest.raises(UsageError, match="cannot be a level of its own hierarchy"):
         HierarchySpec.from_mapping({"from_columns": {"columns": ["town"]}}, column="town").check_type("text")
 

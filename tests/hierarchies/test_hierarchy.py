@@ -149,7 +149,7 @@ def test_inner_and_outer_blanks_of_text_are_kept(tmp_path: Path) -> None:
     assert Hierarchy.read_csv(path).values == (" a b ", "c;d", 'say "hi"')
 
 
-def test_no_raw_value_is_told(letters: Hierarchy) -> None:
+def test_no_raw_value_is_reported(letters: Hierarchy) -> None:
     told = repr(letters) + repr(letters.describe())
     assert letters.describe()["levels"][1] == {"level": 1, "name": "level 1", "labels": 3}
     assert "values=5, height=3" in repr(letters)

@@ -118,7 +118,7 @@ def test_the_delimiter_under_which_every_line_comes_apart_is_named(
     assert f"write `delimiter: {json.dumps(right)}`" in str(error)
 
 
-def test_quoted_fields_under_another_delimiter_are_no_fault_of_the_quotes(tmp_path: Path) -> None:
+def test_quoted_fields_under_another_delimiter_are_not_a_fault_of_the_quotes(tmp_path: Path) -> None:
     error = refused(written(tmp_path, '"a, b","x","*"\n"c","x","*"\n'))
     assert (error.kind, "line 1 does not come apart under the delimiter ';'" in str(error)) == ("delimiter", True)
     assert refused(written(tmp_path, 'a;"x;*\n')).kind == "unreadable"
@@ -137,7 +137,7 @@ def test_labels_that_hold_another_delimiter_hide_nothing(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("text", ["10;20;*\n11;;*\n", "10;20;*\n11; ;*\n", '10;20;*\n11;"";*\n'])
-def test_a_label_that_is_missing_is_no_label(tmp_path: Path, text: str) -> None:
+def test_a_label_that_is_missing_is_not_a_label(tmp_path: Path, text: str) -> None:
     error = refused(written(tmp_path, text))
     assert error.kind == "blank"
     assert "blank: line 2 has no label at level 1 (1 in all)" in str(error)

@@ -106,7 +106,7 @@ def test_collisions_are_labels_of_two_levels_over_other_values(merges: list[list
     groups, columns = list(range(4)), []
     for merged in [list(range(4)), *merges]:
         groups = [merged[group] for group in groups]
-        names = data.draw(st.permutations("abcd"))  # a level tells its labels apart, and shares them with others
+        names = data.draw(st.permutations("abcd"))  # a level has distinct labels, and shares them with others
         columns.append([names[group] for group in groups])
     levels, _ = Levels.from_columns(columns).in_leaf_order()
     found = []

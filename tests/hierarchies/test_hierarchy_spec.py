@@ -58,7 +58,7 @@ def test_every_builder_builds_the_same_kind_of_object(tmp_path: Path, builder: s
     ]
 
 
-def test_every_problem_is_told_at_once_with_its_path() -> None:
+def test_every_problem_is_reported_at_once_with_its_path() -> None:
     mapping = {"intervals": {"widht": 5}, "min_levle": 1, "unknown": "rot", "delimiter": ";"}
     with pytest.raises(PolicyError) as caught:
         HierarchySpec.from_mapping(mapping, column="age")
@@ -120,7 +120,7 @@ def test_types_are_checked_before_any_data() -> None:
         HierarchySpec.from_mapping({"redact": {}}).check_type("string")
 
 
-def test_a_hierarchy_made_in_python_stands_for_a_mapping() -> None:
+def test_a_hierarchy_made_in_python_represents_a_mapping() -> None:
     made = Hierarchy.from_rows([["07", "low"], ["8", "high"]], add_root=True, max_level=1)
     spec = HierarchySpec.from_hierarchy(made, column="age")
     built = spec.build(["7", None], [1, 1], "integer")

@@ -114,7 +114,7 @@ def test_a_declared_domain_gives_shares_of_its_length() -> None:
     assert build({"widths": [0.5], "domain": [0, 10]}, ["1.25"], "number").domain_size == 1000
 
 
-def test_text_that_is_no_number_is_outside_when_the_type_is_unknown() -> None:
+def test_text_that_is_not_a_number_is_outside_when_the_type_is_unknown() -> None:
     with pytest.raises(HierarchyError, match="1 distinct values"):
         build({"widths": [5]}, ["1e1", "ten"], None)
     assert build({"widths": [5]}, ["1e1"], None).labels(1) == ("[10, 15[",)
@@ -165,7 +165,7 @@ def test_parameters_are_checked(intervals: Any, message: str) -> None:
     st.integers(1, 400),
     st.lists(st.integers(1, 4), min_size=1, max_size=3),
 )
-def test_every_value_lies_in_the_interval_its_label_says(values: list[Decimal], cents: int, factors: list[int]) -> None:
+def test_every_value_is_in_the_interval_its_label_says(values: list[Decimal], cents: int, factors: list[int]) -> None:
     widths = [Decimal(cents) / 100]
     for factor in factors:
         widths.append(widths[-1] * factor)

@@ -149,7 +149,7 @@ def test_a_cut_whose_nearest_round_number_is_outside_takes_the_next_one() -> Non
     assert labels(found) == [("<5", ">=15"), ("<5", ">=5")]
 
 
-def test_two_cuts_are_rounded_by_what_lies_between_them() -> None:
+def test_two_cuts_are_rounded_by_what_is_between_them() -> None:
     """11 and 21 of thirty numbers: half of the ten between them is the step."""
     assert labels(build({"quantiles": {"counts": [3], "round": "auto"}}, list(range(1, 31)) * 5)) == [
         ("<10", "10-19", ">=20")
@@ -164,7 +164,7 @@ def test_cuts_of_quantiles_are_the_value_of_no_few_records() -> None:
     assert len(ends) == 7
     assert not ends & set(map(str, salaries))
     assert all(end.endswith("0000") for end in ends)
-    # Forty records of 40,000 are no few: such a number may be a cut.
+    # Forty records of 40,000 are not few: such a number may be a cut.
     heaped = build({"quantiles": {"counts": [2]}}, [*salaries[:10], *[40_000] * 40, *salaries[300:310]])
     assert any("40000" in label for label in labels(heaped)[0])
 
@@ -176,7 +176,7 @@ def test_round_steps_are_the_nearest_of_their_series(least: int) -> None:
     assert round_step(least, at_most=True) == max(step for step in series if step <= max(least, 1))
 
 
-def test_what_is_no_number_is_neither_finite_nor_infinite() -> None:
+def test_anything_but_a_number_is_neither_finite_nor_infinite() -> None:
     line = NumberLine(["3", "town", "inf", "", "-inf"], [])
     assert line.numeric.tolist() == [True, False, True, False, True]
     assert line.infinite.tolist() == [0, 0, 1, 0, -1]
@@ -390,5 +390,5 @@ def test_other_types_are_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["40-40", "59-40", "12-12"])
-def test_what_does_not_rise_is_no_interval(text: str) -> None:
+def test_what_does_not_rise_is_not_an_interval(text: str) -> None:
     assert interval_ends(text) is None

@@ -14,7 +14,7 @@ def shown(hierarchy: Hierarchy) -> dict[str, str]:
     return {"heading": heading, **dict(re.findall(r"<tr><th>([^<]*)</th><td>([^<]*)</td></tr>", page))}
 
 
-def test_a_page_tells_the_column_and_what_the_data_decided() -> None:
+def test_a_page_shows_the_column_and_what_the_data_decided() -> None:
     spec = HierarchySpec.from_mapping({"redact": {}, "unknown": "root"}, column="town")
     built = spec.build(["ab", "c"], [1, 1], "text")
     found = shown(built)

@@ -70,7 +70,7 @@ def test_errors_name_lines(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", [None, "A: [x\n", "- x\n", "A: [x]\nA: [y]\n", "A: \x00"])
-def test_files_that_are_no_tree(tmp_path: Path, text: str | None) -> None:
+def test_files_that_are_not_a_tree(tmp_path: Path, text: str | None) -> None:
     error = refused(tmp_path, text)
     assert error.kind == "unreadable"
     assert "[x" not in str(error)
@@ -81,7 +81,7 @@ def test_a_file_that_is_not_utf8(tmp_path: Path) -> None:
     assert "not UTF-8" in str(refused(tmp_path, None))
 
 
-def test_keys_that_are_no_scalars(tmp_path: Path) -> None:
+def test_keys_that_are_not_scalars(tmp_path: Path) -> None:
     assert refused(tmp_path, "? [a, b]\n: [x]\n").kind == "type"
 
 

@@ -21,7 +21,7 @@ Tool = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Every test of this folder bears its mark."""
+    """Every test of this folder has its mark."""
     for item in items:
         if item.path.parent == Path(__file__).parent:
             item.add_marker(pytest.mark.integrations)

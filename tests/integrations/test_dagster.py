@@ -24,7 +24,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def materialize(tool: Any, home: Path, file: Path, assets: str, **more: str) -> tuple[int, Counter[str], str]:
-    """Exit code, how often each event came, and all that was told."""
+    """Exit code, number of each event, and all output."""
     env = {
         "DAGSTER_HOME": str(home / "home"),
         "PRIVPIPE_PUBLISHED": str(home / "published"),

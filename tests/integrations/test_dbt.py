@@ -43,7 +43,7 @@ def project(tmp_path_factory: pytest.TempPathFactory, pipelines: Path, tool: Any
 
 @pytest.fixture(scope="module")
 def build(project: Path, tool: Any) -> Build:
-    """Run dbt; the status of each model and test by its name, and under an empty name all that was told."""
+    """Run dbt; the status of each model and test by its name, and under an empty name all output."""
 
     def run(*arguments: str, command: str = "build", **env: str) -> dict[str, str]:
         results = project / "target" / "run_results.json"

@@ -32,7 +32,7 @@ def tables(page: str) -> list[list[dict[str, str]]]:
     return found
 
 
-def test_figures_of_measures_stand_under_the_heads_that_those_of_guarantees_have() -> None:
+def test_figures_of_measures_are_under_the_heads_that_those_of_guarantees_have() -> None:
     entry = ProsecutorRisk(at_most=0.5)
     verdict = Verdict(entry, 0.25, "pass", 0.5)
     page = Assessment(verdicts=(verdict,), measures=(verdict,), records=4)._repr_html_()
@@ -44,14 +44,14 @@ def test_figures_of_measures_stand_under_the_heads_that_those_of_guarantees_have
 
 
 @pytest.mark.parametrize("outcome", ["pass", "fail", "error"])
-def test_a_page_tells_why_the_whole_table_failed(outcome: str) -> None:
+def test_a_page_shows_why_the_whole_table_failed(outcome: str) -> None:
     page = Assessment(verdicts=told("pass").verdicts, records=28, whole=told(outcome))._repr_html_()
     assert (f"the whole table: k_anonymity: {outcome} of classes of 3." in page) == (outcome != "pass")
     assert ("Failed" in page) == (outcome != "pass")
     assert "the whole table" not in told(outcome)._repr_html_()
 
 
-def test_a_public_document_tells_of_a_whole_table_where_there_is_one() -> None:
+def test_a_public_document_reports_a_whole_table_where_there_is_one() -> None:
     alone = told("fail").public_dict(RULES)
     assert "whole_table" not in alone
     joined = Assessment(verdicts=told("pass").verdicts, records=28, whole=told("fail", severity="warn"))

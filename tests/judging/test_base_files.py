@@ -90,7 +90,7 @@ def test_the_ordered_distance_counts_the_values_of_the_file(embedded: Engine, tm
         ("illness\n", "base distribution of 'illness', base.csv"),
     ],
 )
-def test_a_file_that_is_no_base(embedded: Engine, tmp_path: Path, text: str, says: str) -> None:
+def test_a_file_that_is_not_a_base(embedded: Engine, tmp_path: Path, text: str, says: str) -> None:
     path = tmp_path / "base.csv"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(DataError, match=says) as caught:
@@ -98,7 +98,7 @@ def test_a_file_that_is_no_base(embedded: Engine, tmp_path: Path, text: str, say
     assert "flu" not in str(caught.value)
 
 
-def test_a_policy_finds_the_file_beside_itself(tmp_path: Path, files: dict[str, dict[str, str]]) -> None:
+def test_a_policy_finds_the_file_next_to_itself(tmp_path: Path, files: dict[str, dict[str, str]]) -> None:
     pq.write_table(pa.table(ROWS), tmp_path / "rows.parquet")
     entry = {"t_closeness": {"column": "illness", "t": 0.2, "base": {"file": "shares.csv"}}}
     policy = {
@@ -135,7 +135,7 @@ def test_suppression_works_for_the_file_it_is_judged_by(tmp_path: Path, files: d
         pp.release(policy)
 
 
-def test_an_unknown_key_beside_the_file_is_an_error() -> None:
+def test_an_unknown_key_next_to_the_file_is_an_error() -> None:
     with pytest.raises(UsageError, match="unknown"):
         TCloseness.build({"column": "illness", "t": 0.2, "base": {"file": "a.csv", "files": "b.csv"}})
 

@@ -45,7 +45,7 @@ def test_few_records_are_not_counted_out() -> None:
     assert "fail" in text.replace("failing", "")
 
 
-def test_persons_that_no_released_column_tells_keep_their_figures() -> None:
+def test_persons_that_no_released_column_shows_keep_their_figures() -> None:
     frame = pd.DataFrame({"zip": ["a"] * 12, "who": [f"p{at // 2}" for at in range(12)]})
     roles = pp.Roles(quasi_identifiers=["zip"], identifiers=["who"])
     policy = pp.Policy(roles=roles, guarantees=[pp.models.KAnonymity(k=5)], person_id="who")
@@ -61,7 +61,7 @@ def test_an_assessment_made_by_hand_shows_no_figure() -> None:
     assert [row["reached"] for row in bare.to_asset_check_metadata()["guarantees"]] == [""] * len(bare.verdicts)
 
 
-def test_warnings_are_told() -> None:
+def test_warnings_are_reported() -> None:
     models = pp.models.KAnonymity(k=1), pp.models.KAnonymity(k=5, severity="warn")
     assert judged({"a": 1, "b": 9}, *models)[1].to_asset_check_metadata()["warnings"]
     assert "warnings" not in judged({"a": 9}, *models)[1].to_asset_check_metadata()

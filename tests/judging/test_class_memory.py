@@ -72,7 +72,7 @@ def test_combinations_of_the_original_are_units_where_persons_have_no_key(embedd
 
 
 @pytest.mark.parametrize("nobody", [None, ""])
-def test_released_records_of_nobody_are_refused(embedded: Engine, nobody: str | None) -> None:
+def test_released_records_of_no_one_are_refused(embedded: Engine, nobody: str | None) -> None:
     with pytest.raises(DataError, match="2 released records have no 'who'"):
         remembered(embedded, who=["a", nobody, "b", nobody, "c", "c"])
     assert len(remembered(embedded, who=["a", "a", "b", "b", "c", nobody])) == 4, "who was not released needs no key"

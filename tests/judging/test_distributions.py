@@ -51,7 +51,7 @@ def test_an_interval_counts_the_records_between_its_ends(thin: int) -> None:
     assert lines[-1]["label"].endswith(":"), "no end is the largest value"
 
 
-def test_no_end_lies_in_the_tails() -> None:
+def test_no_end_is_in_the_tails() -> None:
     counts: dict[Any, int] = {**dict.fromkeys(range(100, 200), 20), -5_000: 3, 9_000: 3}
     ends = [float(end) for line in of_one(counts) for end in line["label"].split(":") if end]
     assert (min(ends), max(ends)) == (110.0, 190.0)

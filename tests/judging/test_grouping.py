@@ -29,7 +29,7 @@ def test_entries_over_the_same_columns_share_a_count_and_the_policys_own_stand_f
     assert places(over_zip, both, over_zip, both) == [(("zip", "age"), [1, 3]), (("zip",), [0, 2])]
 
 
-def test_those_beside_a_population_have_a_count_of_their_own_after_the_others() -> None:
+def test_those_next_to_a_population_have_a_count_of_their_own_after_the_others() -> None:
     found = groups(KMap(k=2), KAnonymity(k=2))
     assert [(group.population, group.entries[0][0]) for group in found] == [(False, 1), (True, 0)]
 

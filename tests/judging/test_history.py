@@ -28,7 +28,7 @@ def test_records_of_which_nothing_is_left_are_left_out(engine: Engine, as_text: 
     assert left(engine, earlier) == sorted(ROWS[1:], key=str)
 
 
-def test_a_column_that_only_the_earlier_release_had_is_looked_at_as_it_is(embedded: Engine) -> None:
+def test_a_column_that_only_the_earlier_release_had_is_looked_at_unchanged(embedded: Engine) -> None:
     earlier = {"zip": ["*", "*", "*"], "pet": ["*", None, "cat"], "age": pa.array([None] * 3, pa.string())}
     assert [pet for _, pet in left(embedded, earlier, "zip", "pet")] == ["cat", None]
 

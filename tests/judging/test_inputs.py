@@ -1,4 +1,4 @@
-"""What entries of one run read: each is told of the units that it counts."""
+"""What entries of one run read: each receives the units that it counts."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ class BlanksSeen(Guarantee):
         return Verdict(self, observed.observed, "pass")
 
 
-def test_a_text_stands_for_any_under_wildcard_alone(embedded: Engine) -> None:
+def test_a_text_represents_any_under_wildcard_alone(embedded: Engine) -> None:
     rows: dict[str, Any] = {"zip": ["a", None, "?", "?"], "pay": [1, 2, 3, 4]}
     found = [
         judged(embedded, BlanksSeen(), rows=rows, nulls=nulls, wildcard="?") for nulls in ("own_value", "wildcard")

@@ -128,7 +128,7 @@ def test_ranges_are_in_the_order_of_their_numbers() -> None:
     assert fallen.after > 0.8 * fallen.before
 
 
-def test_what_stays_and_what_has_one_label_left_is_no_relation_lost() -> None:
+def test_what_stays_and_what_has_one_label_left_is_not_a_relation_lost() -> None:
     assert lost(table(), [], relation_lost_at_most=0.0)[0].relations == ()
     found, _ = lost(table(), [{"generalize": {"levels": {"age": 2}}}])
     assert found.relations == ()

@@ -45,7 +45,7 @@ def different(words: Any) -> int:
     return len({tuple(each) for each in words.tolist()})
 
 
-def test_a_number_is_told_where_there_is_one_before_and_after(engine: Engine) -> None:
+def test_a_number_is_reported_where_there_is_one_before_and_after(engine: Engine) -> None:
     rows = remembered(engine, "income")
     assert len(rows) == 3, "of the first three records: one had none before, one has none after"
     assert (different(rows.units), different(rows.draws), different(rows.values)) == (2, 3, 2)
@@ -54,7 +54,7 @@ def test_a_number_is_told_where_there_is_one_before_and_after(engine: Engine) ->
     assert rows.bare == ("age",)
 
 
-def test_a_zero_that_stays_is_no_secret(embedded: Engine) -> None:
+def test_a_zero_that_stays_is_not_secret(embedded: Engine) -> None:
     rows = remembered(embedded, "income", spares_zeros=True)
     assert (len(rows), different(rows.units)) == (2, 1)
 
@@ -69,7 +69,7 @@ def test_a_number_that_did_not_change_hides_nothing_where_nothing_was_added(embe
     assert sorted(remembered(embedded, "rent", unchanged=frozenset(["rent"])).ratios.tolist()) == [0.0] + [0.25] * 3
 
 
-def test_columns_have_draws_of_their_own_and_are_told_apart(embedded: Engine) -> None:
+def test_columns_have_draws_of_their_own_and_are_distinguished(embedded: Engine) -> None:
     rows = remembered(embedded, "income", "rent")
     assert rows.stage.tolist() == [0] * 3 + [1] * 4
     assert len({key for _, key in rows.stages}) == 2

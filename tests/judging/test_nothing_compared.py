@@ -33,7 +33,7 @@ def comparing() -> list[Guarantee]:
             for entry in getattr(room, name).examples():
                 try:
                     bare = replace(entry, **dict.fromkeys(marked(type(entry), Columns)))
-                except UsageError:  # its columns are no default
+                except UsageError:  # its columns are not a default
                     continue
                 # A ledger with a key asks for a person's first.
                 if bare.compared_columns(ROLES) == () and not getattr(bare, "key", None):
@@ -105,7 +105,7 @@ def test_columns_that_are_named_are_enough() -> None:
     assert verdict.observed["copies"] == 1.0
 
 
-def test_a_block_or_a_secret_is_no_column_to_compare_by() -> None:
+def test_a_block_or_a_secret_is_not_a_column_to_compare_by() -> None:
     roles = Roles(quasi_identifiers=["illness"])
     assert InferenceAttack(column="illness").compared_columns(roles) == ()
     linkage = RecordLinkage(block_by=("zip",))

@@ -90,7 +90,7 @@ def test_nothing_can_be_lost_of_nothing(kind: pa.DataType, length: int) -> None:
     assert column.changed == (0.0 if length else None)
 
 
-def test_labels_of_any_level_cost_by_what_they_stand_for() -> None:
+def test_labels_of_any_level_cost_by_what_they_represent() -> None:
     spec = HierarchySpec.from_mapping({"tree": {"*": {"n": ["a", "b", "c"], "s": ["d", "e"]}}}, column="town")
     column = paired(["a", "b", "c", "d", None], ["a", "n", "*", "s", None])
     loss, by = column.loss(spec)
@@ -98,7 +98,7 @@ def test_labels_of_any_level_cost_by_what_they_stand_for() -> None:
     assert (loss, by) == (pytest.approx((0 + 2 / 5 + 1 + 1 / 5) / 4), "hierarchy")
 
 
-def test_a_label_over_another_value_is_no_generalization() -> None:
+def test_a_label_over_another_value_is_not_a_generalization() -> None:
     spec = HierarchySpec.from_mapping({"tree": {"*": {"n": ["a", "b"], "s": ["d", "e"]}}}, column="town")
     values = ["a", "b", "d", "e"] * 100
     loss, by = paired(values, ["s" if value in "ab" else "n" for value in values]).loss(spec)
@@ -106,8 +106,8 @@ def test_a_label_over_another_value_is_no_generalization() -> None:
     assert loss == pytest.approx(0.5, abs=0.01)
 
 
-def test_a_label_of_two_levels_stands_for_what_the_lower_one_says() -> None:
-    """An `a` that was one tells all that it was; of a `b` it leaves open which of the two it was."""
+def test_a_label_of_two_levels_represents_what_the_lower_one_says() -> None:
+    """A released `a` shows its original; a `b` leaves open which of two it was."""
     rows = [["a", "a", "*"], ["b", "a", "*"], ["c", "c", "*"], ["d", "c", "*"]]
     spec = HierarchySpec.from_mapping({"rows": rows}, column="town")
     loss, by = paired(["a", "b", "c", "d"], ["a", "a", "c", "d"]).loss(spec)

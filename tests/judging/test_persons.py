@@ -37,7 +37,7 @@ def test_a_person_counts_once_for_each_value(engine: Engine, seed: int) -> None:
     assert records.histograms["illness"].counts.sum() == 50
 
 
-def test_nobody_is_in_an_empty_table_nor_has_a_value_that_is_not_there(engine: Engine) -> None:
+def test_no_one_is_in_an_empty_table_nor_has_a_value_that_is_not_there(engine: Engine) -> None:
     people = pa.table({"who": ["a", "a", "b"], "illness": ["flu", "flu", "ok"]})
     assert count_persons(engine, engine.scan(Source(data=people.slice(0, 0))), "who") == 0
     values = Histogram(pa.array(["flu", "gout", "ok"]), np.array([9, 9, 9]))
@@ -55,7 +55,7 @@ def test_counts_of_blocks_are_put_together() -> None:
     assert ClassCount().merge(*(ClassCount().measure(block, Facts()) for block in blocks)) == 3
 
 
-def test_nobody_is_told_apart_without_a_column() -> None:
+def test_no_one_is_distinguished_without_a_column() -> None:
     people = pa.table({"who": ["a"], "zip": ["1"]})
     require_persons(people, "who")
     with pytest.raises(DataError, match="person_id column 'whom' is not in the table.*persons cannot be counted"):

@@ -1,4 +1,4 @@
-"""Who reads a figure of uniqueness is told where a stage made the combinations up; both k of wildcards are told."""
+"""A figure of uniqueness states where a stage made up the combinations; both k of wildcards are reported."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_perturbed_quasi_identifiers_are_named(embedded: Engine) -> None:
     assert len(notes(embedded, {"name": "synthesize", "parameters": {"columns": "all"}})) == 3
 
 
-def test_both_k_of_wildcards_are_told(embedded: Engine) -> None:
+def test_both_k_of_wildcards_are_reported(embedded: Engine) -> None:
     rows = pa.table({"age": [1, 1, 1, None], "zip": ["a", "a", None, "b"]})
     table = embedded.scan(Source(data=rows))
     roles = Roles(quasi_identifiers=("age", "zip"))

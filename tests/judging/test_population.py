@@ -29,7 +29,7 @@ def judged(engine: Engine, sample: list[Any], population: list[Any] | None, **ru
     )
 
 
-def test_the_smallest_class_of_the_population_that_somebody_released_is_of(engine: Engine) -> None:
+def test_the_smallest_class_of_the_population_that_someone_released_is_of(engine: Engine) -> None:
     population = ["a"] * 5 + ["b"] * 3 + ["c"]
     found = judged(engine, ["a", "b", "b"], population)
     assert (found.verdicts[0].outcome, found.verdicts[0].observed) == ("pass", 3)
@@ -37,12 +37,12 @@ def test_the_smallest_class_of_the_population_that_somebody_released_is_of(engin
     assert judged(engine, ["a", "c"], population).verdicts[0].observed == 1
 
 
-def test_more_records_than_the_population_has_are_no_sample(engine: Engine) -> None:
+def test_more_records_than_the_population_has_are_not_a_sample(engine: Engine) -> None:
     with pytest.raises(DataError, match=r"2 of 3 classes hold more records than the population does \(5 records\)"):
         judged(engine, ["a", "b", "b", "b", "d", "d"], ["a", "a", "b", "c"])
 
 
-def test_suppressed_records_are_in_no_class_beside_a_population(engine: Engine) -> None:
+def test_suppressed_records_are_in_no_class_next_to_a_population(engine: Engine) -> None:
     found = judged(engine, ["a", "*", "*"], ["a"] * 4 + ["b"])
     assert (found.verdicts[0].observed, found.records, found.suppressed_records) == (4, 1, 2)
 

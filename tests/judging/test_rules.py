@@ -1,4 +1,4 @@
-"""By which column those are told apart whom an entry counts, and what entered the run, counted likewise."""
+"""The column that identifies the units of an entry, and the input of the run, counted likewise."""
 
 from __future__ import annotations
 

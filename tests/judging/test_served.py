@@ -1,4 +1,4 @@
-"""What an entry counts must be told apart by a column of the policy."""
+"""The units that an entry counts must be identified by a column of the policy."""
 
 from __future__ import annotations
 

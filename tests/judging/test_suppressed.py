@@ -41,7 +41,7 @@ def test_without_a_text_no_record_is_suppressed(embedded: Engine) -> None:
     assert (table.known, table.suppressed) == (0, 0)
 
 
-def test_what_is_known_is_not_counted_anew(embedded: Engine) -> None:
+def test_what_is_known_is_not_counted_again(embedded: Engine) -> None:
     none, two = judged(embedded, WITHOUT), judged(embedded, WITH)
     none.note_none_suppressed()
     assert none.known == 0
@@ -79,7 +79,7 @@ def test_a_count_made_before_says_whether_there_are_any(embedded: Engine) -> Non
         assert table.hinted({}, {}) is any_
 
 
-def test_marks_beside_a_gap_of_a_file_without_types_say_nothing(embedded: Engine) -> None:
+def test_marks_next_to_a_gap_of_a_file_without_types_say_nothing(embedded: Engine) -> None:
     rows = {"zip": ["*", "a"], "age": pa.array([None, "4"], pa.string())}
     assert judged(embedded, rows).suppressed == 0
     untyped = judged(embedded, rows, untyped=("age",))

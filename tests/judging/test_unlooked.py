@@ -1,4 +1,4 @@
-"""What a reader of the verdicts must know of what they leave out."""
+"""What a reader of the verdicts must know about what they omit."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_columns_that_no_guarantee_looks_at_are_named_where_these_are_all() -> N
     assert guarantee_notes([], ROLES, whole=True) == []
 
 
-def test_guarantees_that_protect_nobody_are_named_wherever_they_stand() -> None:
+def test_guarantees_that_protect_no_one_are_named_wherever_they_stand() -> None:
     for whole in (True, False):
         found = guarantee_notes([KAnonymity(k=1), DIVERSE, KAnonymity(k=3)], ROLES, whole=whole)
         assert [note for note in found if "protects no one" in note] == ["k_anonymity with k = 1 protects no one"]
@@ -28,6 +28,6 @@ def test_guarantees_that_protect_nobody_are_named_wherever_they_stand() -> None:
     ]
 
 
-def test_without_a_quasi_identifier_nobody_is_taken_to_know_anything() -> None:
+def test_without_a_quasi_identifier_no_one_is_taken_to_know_anything() -> None:
     [first, *_] = guarantee_notes([KAnonymity(k=2, quasi_identifiers=())], Roles(), whole=True)
     assert first == "no column is a quasi-identifier: no attacker is taken to know anything of a person"

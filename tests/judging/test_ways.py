@@ -160,7 +160,7 @@ def test_entries_of_others_are_judged_by_the_way_of_their_base_class(embedded: E
     assert [verdict.outcome for verdict in without.measures] == ["error", "error", "pass", "pass"]
 
 
-def test_a_way_that_nobody_judges_in_is_an_error(embedded: Engine) -> None:
+def test_a_way_that_no_one_judges_in_is_an_error(embedded: Engine) -> None:
     class Divined(KAnonymity):
         way: ClassVar[Way] = Way(name="tea leaves")
 
@@ -168,7 +168,7 @@ def test_a_way_that_nobody_judges_in_is_an_error(embedded: Engine) -> None:
         assess(embedded, embedded.scan(Source(data=TABLE)), guarantees=[Divined(k=1)], roles=ROLES)
 
 
-def test_an_entry_that_lacks_what_its_way_takes_is_told(embedded: Engine) -> None:
+def test_an_entry_that_lacks_what_its_way_takes_is_reported(embedded: Engine) -> None:
     class Nowhere(KAnonymity):
         way: ClassVar[Way] = ways.POSITIONS
 

@@ -1,4 +1,4 @@
-"""Sampling weights that stand for no number of people: an error that counts them, never a figure."""
+"""Sampling weights that are not a number of people: an error that counts them, never a figure."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_other_entries_are_judged_next_to_a_faulty_weight() -> None:
     assert [verdict.outcome for verdict in found.verdicts] == ["pass", "error", "fail"]
 
 
-def test_a_record_stands_for_itself_at_least() -> None:
+def test_a_record_represents_itself_at_least() -> None:
     """p = f / F = 1: the sample is the population, and the risk is 1 / f."""
     risk = pp.measures.IndividualRisk(weight="weight")
     (verdict,) = pp.assess(rows_with([1.0] * 6), risk, quasi_identifiers=["age"]).measures

@@ -114,7 +114,7 @@ def test_two_ratios_give_no_equation(engine: Engine, people: pd.DataFrame, tmp_p
     ],
     ids=["uncorrelated", "multiplicative", "correlated", "round"],
 )
-def test_next_month_tells_that_a_value_changed_and_no_more(
+def test_next_month_shows_that_a_value_changed_and_no_more(
     stage: dict[str, Any], engine: Engine, people: pd.DataFrame, tmp_path: Path
 ) -> None:
     shown = ["tag", "income", *(["wealth"] if "wealth" in str(stage) else [])]
@@ -155,7 +155,7 @@ def test_randomised_categories_stay_with_their_value(engine: Engine, people: pd.
     assert same[changed].mean() < 0.6
 
 
-def test_a_plan_learnt_anew_draws_anew(people: pd.DataFrame, tmp_path: Path, embedded: Engine) -> None:
+def test_a_plan_learnt_again_draws_again(people: pd.DataFrame, tmp_path: Path, embedded: Engine) -> None:
     document = policy(tmp_path, "out", ["tag", "income"], {"add_noise": NOISE})
     before = by_tag(released(document, embedded))
     people.assign(income=people["income"].where(people["tag"] != 0, 10**6)).to_parquet(tmp_path / "people.parquet")

@@ -62,7 +62,7 @@ def document(folder: str | Path, name: str) -> dict[str, Any]:
     return found
 
 
-def test_figures_beside_the_source_are_private(policy: dict[str, Any]) -> None:
+def test_figures_next_to_the_source_are_private(policy: dict[str, Any]) -> None:
     result = pp.release(policy)
     public, private = document(f"{result.path}/_privpipe", "verdict"), document(result.record, "verdict")
     assert (public["edition"], private["edition"]) == ("public", "private")
@@ -97,7 +97,7 @@ def test_notes_of_the_source_are_private() -> None:
     assert judged.to_dict()["notes"] == ["of the policy", "of the source"]
 
 
-def test_persons_that_no_released_column_tells_keep_their_figures_private(policy: dict[str, Any]) -> None:
+def test_persons_that_no_released_column_shows_keep_their_figures_private(policy: dict[str, Any]) -> None:
     frame = pd.read_parquet(policy["source"]["path"]).assign(who=[f"p{at // 2}" for at in range(120)])
     frame.to_parquet(policy["source"]["path"], index=False)
     policy["columns"]["who"] = {"role": "identifier"}
@@ -108,7 +108,7 @@ def test_persons_that_no_released_column_tells_keep_their_figures_private(policy
     assert document(f"{result.path}/_privpipe", "verdict")["guarantees"][1]["observed"] is None
 
 
-def test_the_public_plan_holds_levels_and_is_no_plan_to_apply(policy: dict[str, Any], tmp_path: Path) -> None:
+def test_the_public_plan_holds_levels_and_is_not_a_plan_to_apply(policy: dict[str, Any], tmp_path: Path) -> None:
     result = pp.release(policy)
     public = document(f"{result.path}/_privpipe", "plan")
     assert public["edition"] == "public"

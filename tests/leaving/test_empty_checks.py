@@ -49,7 +49,7 @@ def test_a_gate_that_judged_all_passes(declared: int | None) -> None:
     assert passing(gate(suite(ANONYMITY, COLUMN_EXISTS, declared=declared)), ROWS).success
 
 
-def test_a_saved_suite_tells_how_many_it_holds(tmp_path: Path) -> None:
+def test_a_saved_suite_shows_how_many_it_holds(tmp_path: Path) -> None:
     ppgx.save_suite(suite(ANONYMITY, COLUMN_EXISTS), tmp_path / "suite.json")
     document = json.loads((tmp_path / "suite.json").read_text())
     assert document["meta"]["privpipe"] == {"privacy_expectations": 1}

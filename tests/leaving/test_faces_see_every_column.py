@@ -313,7 +313,7 @@ def test_a_note_is_a_note_and_an_identifier_still_fails(face: Callable[..., Seen
         assert case.identifiers or "'surname', 'ssn'" in " ".join(seen.notes)
 
 
-def test_quasi_identifiers_alone_are_no_roles_and_the_other_columns_are_noted() -> None:
+def test_quasi_identifiers_alone_are_not_roles_and_the_other_columns_are_noted() -> None:
     frame = levels("ssn").assign(age=range(12))
     found = pp.check(frame, MODELS, quasi_identifiers=["zip"])
     noted = "columns without a role, which were not looked at: 'ssn', 'cost', 'age'"

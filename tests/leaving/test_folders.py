@@ -1,4 +1,4 @@
-"""A folder's readers see every data file, the same on every engine, or are told by name which were left out."""
+"""A folder's readers see every data file, the same on every engine, or are shown the names of those left out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a release tells of who lives together: its order, its equal values, its documents."""
+"""What a release reveals about who lives together: its order, its equal values, its documents."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_members_lie_together_no_more_often_than_strangers(tmp_path: Path, key: 
     assert near <= 25
 
 
-def test_fine_noise_that_is_shared_tells_who_lives_together_and_rounding_does_not(tmp_path: Path) -> None:
+def test_fine_noise_that_is_shared_shows_who_lives_together_and_rounding_does_not(tmp_path: Path) -> None:
     """The attack that `same_within` invites: rows of one noisy rent are a family."""
 
     def share(rows: pd.DataFrame) -> float:

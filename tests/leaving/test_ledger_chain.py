@@ -351,7 +351,7 @@ def test_a_policy_without_a_ledger_says_that_it_is_not_remembered(document: Docu
     pp.release(document())  # and goes on
 
 
-def test_a_table_is_judged_beside_a_ledger_without_beginning_one(document: Document, tmp_path: Path) -> None:
+def test_a_table_is_judged_next_to_a_ledger_without_beginning_one(document: Document, tmp_path: Path) -> None:
     policy = document()
     policy["columns"]["name"]["role"] = "insensitive"
     table = pq.read_table(tmp_path / "people.parquet")
@@ -404,7 +404,7 @@ def test_a_first_version_is_sealed_when_asked_and_refused_until_then(document: D
     assert len(list((ledger / "version-1").iterdir())) == 3
 
 
-def test_a_lost_head_is_made_anew_where_a_sink_agrees(document: Document, tmp_path: Path) -> None:
+def test_a_lost_head_is_made_again_where_a_sink_agrees(document: Document, tmp_path: Path) -> None:
     ledger = tmp_path / "ledger"
     pp.release(document(RACE))
     pp.release(document(KEPT))

@@ -1,4 +1,4 @@
-"""No public document of a release tells where on a machine its run found its files."""
+"""No public document of a release shows where on a machine its run found its files."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def policy(tmp_path: Path) -> Path:
     return home / "release.yaml"
 
 
-def test_nothing_public_tells_where_files_lie(policy: Path) -> None:
+def test_nothing_public_shows_where_files_lie(policy: Path) -> None:
     home = policy.parent
     result = pp.release(policy)
     documents = {path.name: path.read_bytes() for path in (home / "out").rglob("*") if path.is_file()}
@@ -132,7 +132,7 @@ def test_the_release_verifies_and_another_ledger_does_not(policy: Path) -> None:
     assert CliRunner().invoke(app, ["verify", str(out)]).exit_code != 0
 
 
-def test_words_and_other_texts_are_no_paths() -> None:
+def test_words_and_other_texts_are_not_paths() -> None:
     given = {"holdout": "/home/anna/holdout.parquet", "columns": ["a/b"], "key": {"from_env": "A/B"}}
     assert public_parameters(MembershipAttack, given) == {**given, "holdout": "holdout.parquet"}
     assert public_parameters(ComplementaryRelease, {"ledger": "ledger", "k": 2}) == {"ledger": "ledger", "k": 2}

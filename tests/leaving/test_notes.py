@@ -55,7 +55,7 @@ class TestNearUnique:
             ([1, 2, 3, 4, 5, 5], OWN.replace("100 %", "66.6 %")),
             ([1, 2, 3, 4, 4, 4], ""),  # half of them is not more than half
             ([1.5, 2.5, 3.5, 4.5, None, None], OWN.replace("100 %", "66.6 %")),
-            ([1.5, 2.5, 3.5, None, 4.5, 4.5], ""),  # a missing value is no one's own
+            ([1.5, 2.5, 3.5, None, 4.5, 4.5], ""),  # a missing value is not unique to anyone
             (["1", "2", "3", "4", None, "5"], OWN.replace("100 %", "83.3 %")),
         ],
     )
@@ -164,7 +164,7 @@ class TestSpelling:
         (note,) = [each for each in noted(engine, frame, asked) if "missing values" in each]
         assert note.endswith("without them distinct_l_diversity observed 1")
 
-    def test_no_value_is_told(self, embedded: Engine) -> None:
+    def test_no_value_is_reported(self, embedded: Engine) -> None:
         frame = table(illness=["Zanzibarella", "zanzibarella", None, "cold", "gout", "flu"])
         assert "anzibarella" not in json.dumps(pp.assess(frame, POLICY, engine=embedded).to_dict())
 

@@ -102,7 +102,7 @@ def test_a_reader_of_the_sink_itself_fails(store: Any, document: dict[str, Any],
     assert pp.assess("memory://lake/people", {**document, "guarantees": [{"k_anonymity": {"k": 2}}]}).passed
 
 
-def test_what_lies_in_the_sink_already_is_left_alone(store: Any, document: dict[str, Any]) -> None:
+def test_what_is_in_the_sink_already_is_left_alone(store: Any, document: dict[str, Any]) -> None:
     store.pipe_file("/lake/people/old.parquet", b"theirs")
     with pytest.raises(SinkError, match="did not publish"):
         pp.release(document)
@@ -110,7 +110,7 @@ def test_what_lies_in_the_sink_already_is_left_alone(store: Any, document: dict[
     assert not store.exists("/lake/.people.privpipe/_LOCK")
 
 
-def test_a_whole_bucket_is_no_sink(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_whole_bucket_is_not_a_sink(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fsspec.core.url_to_fs", lambda url: (store, "bucket"))
     with pytest.raises(UsageError, match="a whole bucket; name a folder in it"):
         RemoteTarget("hdfs://bucket")
@@ -131,7 +131,7 @@ def error_of(run: Callable[[], Any]) -> PrivpipeError | None:
 def test_a_fault_at_any_call_publishes_nothing(
     embedded: Engine, store: Any, document: dict[str, Any], name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each call of the file system fails once, in a class of its own with a text that must not be told."""
+    """Each call of the file system fails once, in a separate class with a text that must not be reported."""
 
     class ServiceError(Exception):
         pass
@@ -167,7 +167,7 @@ def test_a_fault_at_any_call_publishes_nothing(
     assert pp.release(document, engine=embedded).assessment.passed
 
 
-def test_a_reader_of_a_mounted_sink_is_told_where_the_release_is(
+def test_a_reader_of_a_mounted_sink_is_reported_where_the_release_is(
     engine: Engine, document: dict[str, Any], tmp_path: Path
 ) -> None:
     document["sink"]["path"] = f"file://{tmp_path}/lake/people"

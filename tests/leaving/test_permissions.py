@@ -126,7 +126,7 @@ def test_a_private_folder_is_private_under_any_umask(place: Path, umask: int) ->
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives folders away")
 @pytest.mark.parametrize("name", [".", "staging", "releases"])
-def test_a_work_area_of_somebody_else_is_refused(place: Path, name: str) -> None:
+def test_a_work_area_of_someone_else_is_refused(place: Path, name: str) -> None:
     document = policy(place)
     (state_of(document) / name).mkdir(parents=True, exist_ok=True)
     os.chown(state_of(document) / name, NOBODY, NOBODY)

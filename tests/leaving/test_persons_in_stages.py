@@ -320,8 +320,8 @@ def test_parts_of_mondrian_are_of_k_persons() -> None:
     assert persons.min() >= K
 
 
-def test_households_at_risk_are_told_by_persons() -> None:
-    """Eight rows of one person who is alone in the area are no eight persons alike."""
+def test_households_at_risk_are_reported_by_persons() -> None:
+    """Eight rows of one person who is alone in the area are not eight equal persons."""
     from privpipe.transforms import RecordSwap
 
     rows = visits().assign(kind=lambda found: np.where(found["pid"] == "pX", "rare", "plain"))

@@ -1,4 +1,4 @@
-"""What a public plan tells is the same whatever the source, but for levels, whose labels are in the data."""
+"""A public plan shows the same whatever the source, except levels, whose labels are in the data."""
 
 from __future__ import annotations
 
@@ -124,6 +124,6 @@ def test_scores_of_synthetic_records_are_private_as_their_trees_are(tmp_path: Pa
     assert not any(each in shown for each in ("trees", "codebooks", *weights))
 
 
-def test_a_stage_that_says_nothing_tells_nothing() -> None:
+def test_a_stage_that_says_nothing_shows_nothing() -> None:
     made = StagePlan(name="somebody else's", parameters={"p": 1}, detail={"secret": 1})
     assert made.public() == StagePlan(name="somebody else's", parameters={"p": 1})

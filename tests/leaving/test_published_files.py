@@ -65,7 +65,7 @@ def columns_of(file: pq.ParquetFile) -> Iterator[tuple[pa.Array, Any]]:
             yield rows[name].combine_chunks(), file.metadata.row_group(group).column(at)
 
 
-def test_a_parquet_footer_tells_of_the_written_rows_alone(engine: Engine, tmp_path: Path) -> None:
+def test_a_parquet_footer_reports_the_written_rows_alone(engine: Engine, tmp_path: Path) -> None:
     pq.write_table(source(), tmp_path / "rows.parquet")
     result = pp.release(policy(tmp_path), engine=engine)
     assert result.plan.suppressed_records == 2
@@ -199,7 +199,7 @@ def test_a_text_file_holds_its_rows_alone(engine: Engine, tmp_path: Path, format
     assert sorted(read.columns) == ["age", "income", "town"]
 
 
-def test_the_number_of_files_tells_nothing_of_how_the_source_lay(tmp_path: Path, engine: Engine) -> None:
+def test_the_number_of_files_shows_nothing_of_how_the_source_lay(tmp_path: Path, engine: Engine) -> None:
     """One file, or many of a few rows; read as one partition or as many."""
     whole = source()
     names = []

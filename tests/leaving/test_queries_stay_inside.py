@@ -1,4 +1,4 @@
-"""No public document, log or error tells what a query of the source says: it may name a person or a folder."""
+"""No public document, log or error shows the query of a source: it may name a person or a folder."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def written(home: Path, database: str, query: str = QUERY, **changes: Any) -> Pa
 
 
 @pytest.mark.parametrize("database", ["duck", "lite"])
-def test_a_release_tells_that_there_is_a_query_and_no_more(
+def test_a_release_shows_that_there_is_a_query_and_no_more(
     home: Path, database: str, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     caplog.set_level(logging.DEBUG)

@@ -70,7 +70,7 @@ def test_a_policy_may_allow_it_and_the_release_says_so(engine: Engine, document:
     assert not [note for note in result.assessment.source_notes if "`sex`" in note]
 
 
-def test_what_was_dropped_or_generalized_tells_nothing(engine: Engine, document: dict[str, Any]) -> None:
+def test_what_was_dropped_or_generalized_shows_nothing(engine: Engine, document: dict[str, Any]) -> None:
     document["columns"]["weight"] = {"role": "identifier", "type": "number"}
     assert pp.release(document, engine=engine).assessment.source_notes == ()
 
@@ -111,7 +111,7 @@ def test_chance_refuses_nothing(engine: Engine, document: dict[str, Any], tmp_pa
     assert any(note.startswith("`weight` tells `region`") for note in found.source_notes)
 
 
-def test_tables_that_do_not_fit_are_no_error_where_nothing_asked_for_pairs(document: dict[str, Any]) -> None:
+def test_tables_that_do_not_fit_are_not_an_error_where_nothing_asked_for_pairs(document: dict[str, Any]) -> None:
     released = people().assign(region="r**").drop(columns="who").head(1000)
     found = pp.assess(released, document, original=people(), align="position")
     assert found.passed

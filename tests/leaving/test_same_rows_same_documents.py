@@ -177,7 +177,7 @@ def numbers(value: Any) -> Iterator[int | float]:
 
 
 @pytest.mark.parametrize("name", list(PAIRS))
-def test_no_figure_of_the_source_is_told(name: str, tmp_path: Path) -> None:
+def test_no_figure_of_the_source_is_reported(name: str, tmp_path: Path) -> None:
     source, result = released(tmp_path, name, 1)
     seen = {round(float(number), 9) for number in numbers(told(public(Path(result.path))))}
     income = source["income"]

@@ -61,7 +61,7 @@ def test_an_insecure_seed_publishes_only_where_the_policy_allows_it(
         ({"unsafe": 7}, "unknown key"),
     ],
 )
-def test_other_seeds_are_no_policy(document: dict[str, Any], tmp_path: Path, seed: Any, message: str) -> None:
+def test_other_seeds_are_not_a_policy(document: dict[str, Any], tmp_path: Path, seed: Any, message: str) -> None:
     lines = json.dumps({**document, "seed": "HERE"}, indent=0).replace('"HERE"', json.dumps(seed))
     (tmp_path / "release.yaml").write_text(lines)
     line = next(at for at, text in enumerate(lines.splitlines(), 1) if text.startswith('"seed"'))

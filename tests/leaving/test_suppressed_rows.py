@@ -91,7 +91,7 @@ def test_a_finished_table_made_by_others(more: dict[str, Any], expected: Any, en
     assert figures(pp.assess(table_of(rows), asking(rows), engine=engine)) == expected
 
 
-def test_marks_in_every_quasi_identifier_are_no_suppression(embedded: Engine, tmp_path: Path) -> None:
+def test_marks_in_every_quasi_identifier_are_not_suppression(embedded: Engine, tmp_path: Path) -> None:
     rows = beside(BASE | {"sex": ["m"] * 10}, zip="*", sex="*", illness="hiv", salary=1)
     policy = asking(rows, ("zip", "sex"))
     judged = pp.assess(pa.table(rows), policy, engine=embedded)
@@ -118,7 +118,7 @@ def test_a_number_among_the_quasi_identifiers(engine: Engine) -> None:
     alone = asking(rows, ("salary",), guarantees=[{"k_anonymity": {"k": 2}}])
     alone["columns"]["illness"] = {"role": "insensitive"}
     assert figures(pp.assess(table_of(rows), alone, engine=engine)) == (True, [2], 6, 2)
-    nothing = {"salary": [1, 1, None]}  # without a text nothing bears a mark, and every row is judged
+    nothing = {"salary": [1, 1, None]}  # without a text nothing has a mark, and every row is judged
     only = {
         "version": 1,
         "columns": {"salary": {"role": "quasi_identifier"}},

@@ -236,7 +236,7 @@ def test_great_expectations_reads_the_live_rows(part: str, tmp_path: Path, plain
     assert (found.success, found.result["observed_value"]) == (False, 1)
 
 
-def test_a_frame_of_the_live_rows_is_judged_as_it_is(tmp_path: Path) -> None:
+def test_a_frame_of_the_live_rows_is_judged_unchanged(tmp_path: Path) -> None:
     live = pd.read_parquet(delta(tmp_path / "table") / "part-2.parquet")
     judged = pp.assess(live, {"columns": COLUMNS, "guarantees": GUARANTEES})
     assert judged.verdicts[0].observed == 1

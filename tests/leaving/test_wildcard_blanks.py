@@ -38,7 +38,7 @@ def judged(rows: pa.Table, policy: dict[str, Any], engine: Engine) -> list[Any]:
     return [verdict.observed for verdict in pp.assess(rows, policy, engine=engine).verdicts]
 
 
-def test_blank_rows_hide_nobody(engine: Engine) -> None:
+def test_blank_rows_hide_no_one(engine: Engine) -> None:
     """Two rows without a value made two hundred unique ones "3-anonymous"."""
     rows = text_table(zip=[f"z{at}" for at in range(20)] + [None] * 2, sex=["m", "f"] * 10 + [None] * 2)
     policy = asking(

@@ -112,7 +112,7 @@ SINKS: dict[str, Sink] = {
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """Both catalogues of Iceberg, as pyiceberg is told of them."""
+    """Both catalogues of Iceberg, as configured for pyiceberg."""
     public = icebergs.settings(folder / "warehouse of sinks")
     (folder / "warehouse of sinks").mkdir(exist_ok=True)
     return icebergs.environment(folder / "warehouse of sources") | {

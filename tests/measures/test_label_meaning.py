@@ -36,7 +36,7 @@ def test_a_hierarchy_explains_its_labels_of_every_level() -> None:
     ]
 
 
-def test_the_columns_that_are_laid_beside_one_another() -> None:
+def test_the_columns_that_are_laid_next_to_one_another() -> None:
     original = pa.table(
         {"town": ["Bonn", "Gera", "Ulm"], "age": [31, 32, 33], "born": pa.array([1, 2, 3], pa.date32())}
     )

@@ -175,7 +175,7 @@ def test_observed_is_the_tightest_threshold_that_passes(model: ClassModel, rows:
     if model.threshold_field is None:
         return  # the threshold follows from other parameters
     if isinstance(observed, dict) and not all(observed.values()):
-        return  # a share of no record is no alpha
+        return  # a share of no record is not an alpha
     at_it = with_threshold(model, observed)
     assert at_it.judge(at_it.measure(block, facts), facts).passed == (model.direction != "below")
 
@@ -199,7 +199,7 @@ def test_models_pickle() -> None:
                 assert pickle.loads(pickle.dumps(model)) == model
 
 
-def test_no_class_is_no_figure() -> None:
+def test_no_class_is_not_a_figure() -> None:
     with gathered() as case:
         for model in MODELS:
             with case(repr(model)):

@@ -60,7 +60,7 @@ def test_every_entry_says_of_what_type_its_figure_is() -> None:
                 assert pp.observe.figures.attribute(name)._kind.observes is not Any
 
 
-def test_a_wrong_call_is_told() -> None:
+def test_a_wrong_call_is_reported() -> None:
     with pytest.raises(AttributeError, match="did you mean 'k_anonymity'"):
         pp.observe.k_anonimity(FRAME, ["zip"])  # type: ignore[attr-defined]
     with pytest.raises(UsageError, match="'column' must be given"):

@@ -1,4 +1,4 @@
-"""The licences of all direct dependencies, as what is installed tells them: `python -m tests.packages.licences`."""
+"""The licences of all direct dependencies, from installed metadata: `python -m tests.packages.licences`."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ UNNAMED = {
     "gcs": "the names of stores are those of their extras",
     "azure": "the names of stores are those of their extras",
 }
-"""Extras that no error tells of."""
+"""Extras that no error mentions."""
 
 
 def imported() -> set[str]:

@@ -48,7 +48,7 @@ def test_counts_are_the_publishers(records: list[dict[str, str]]) -> None:
     assert not any(value != value.strip() or value == "?" for record in records for value in record.values())
 
 
-def test_the_attribution_stands_beside_the_data() -> None:
+def test_the_attribution_is_next_to_the_data() -> None:
     text = (ADULT / "data" / "README.md").read_text(encoding="utf-8")
     for part in ("R. Kohavi and B. Becker", "UCI Machine Learning Repository", "1996", "10.24432/C5XW20", "CC BY 4.0"):
         assert part in text
@@ -59,7 +59,7 @@ def test_the_attribution_stands_beside_the_data() -> None:
     [("1, 2, 3", "line 1: 3 fields"), ("\n" + ", ".join(["a;b"] * 15), "line 2: a field holds")],
     ids=["ragged", "delimiter inside"],
 )
-def test_a_bad_line_is_an_error_that_tells_no_value(prepare: dict[str, Any], raw: str, place: str) -> None:
+def test_a_bad_line_is_an_error_that_shows_no_value(prepare: dict[str, Any], raw: str, place: str) -> None:
     with pytest.raises(ValueError, match=place) as caught:
         prepare["clean_lines"](raw)
     assert "a;b" not in str(caught.value)

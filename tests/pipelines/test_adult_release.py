@@ -84,7 +84,7 @@ def published(tmp_path_factory: pytest.TempPathFactory, seeded: Path, run: Any) 
     return by
 
 
-def test_nobody_stands_out_in_the_release(published: Published) -> None:
+def test_no_one_stands_out_in_the_release(published: Published) -> None:
     """k = 5, 3 occupations a class and at most 5 % left out, counted from the published file."""
     rows = rows_of(published("cli"))
     classes: dict[tuple[Any, ...], list[Any]] = {}

@@ -95,7 +95,7 @@ def test_little_is_left_out_and_what_is_applied_is_published(
     assert (told["made"]["smallest class"] >= 5, told["made"]["alone in their class"]) == (True, 0)
 
 
-def test_settings_are_compared_and_a_plan_tells_what_it_costs(told: dict[str, Any]) -> None:
+def test_settings_are_compared_and_a_plan_shows_what_it_costs(told: dict[str, Any]) -> None:
     none, some = told["rows"]
     assert [none["outcome"], some["outcome"]] == ["pass", "pass"]
     assert none["loss"] > some["loss"]

@@ -30,7 +30,7 @@ def smallest_class(rows: list[dict[str, Any]], columns: tuple[str, ...]) -> int:
 
 
 def dense(vector: dict[str, Any]) -> tuple[float, ...]:
-    """A vector of Spark as it stands in Parquet, all zeros written out."""
+    """A vector of Spark as stored in Parquet, all zeros written out."""
     if vector["type"] == 1:
         return tuple(vector["values"])
     held = dict(zip(vector["indices"], vector["values"], strict=True))

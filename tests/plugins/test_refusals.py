@@ -54,7 +54,7 @@ def forget() -> None:
 
 
 def refused(name: str, section: str = "guarantees") -> str:
-    """What a policy is told that names it."""
+    """The error of a policy that names it."""
     document = {"columns": {"age": {"role": "quasi_identifier"}}, "guarantees": [{"k_anonymity": {"k": 2}}]}
     document = {**document, section: [{name: {}}]}
     with pytest.raises(PolicyError) as raised:
@@ -130,7 +130,7 @@ def test_two_distributions_cannot_share_a_name(install: Install) -> None:
         ),
     ],
 )
-def test_what_does_not_load_or_is_no_model(install: Install, module: str, why: str) -> None:
+def test_what_does_not_load_or_is_not_a_model(install: Install, module: str, why: str) -> None:
     install("broken", "[privpipe.models]\nodd = broken_code:Odd\n", module)
     told = refused("odd")
     assert "plug-in 'odd' (entry point of privpipe.models) of broken 1.5" in told
@@ -159,7 +159,7 @@ def test_what_is_wrong_with_an_engine_or_a_builder(install: Install) -> None:
     assert "vine" not in hierarchies.builders()
 
 
-def test_an_option_is_no_name_for_a_builder(install: Install) -> None:
+def test_an_option_is_not_a_name_for_a_builder(install: Install) -> None:
     install("rest", "[privpipe.hierarchies]\nmin_level = rest_code:Least\n")
     (found,) = plugins.found()
     assert "built into privpipe" in plugins.fault(found)

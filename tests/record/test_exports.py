@@ -46,12 +46,12 @@ def test_junit_has_a_case_for_each_guarantee(released: str) -> None:
     assert "WARNING" in (suite[3].findtext("system-out") or "")
 
 
-def test_junit_tells_a_failure(refused: str) -> None:
+def test_junit_shows_a_failure(refused: str) -> None:
     suite = ElementTree.fromstring(exported(refused, "junit"))[0]
     assert suite.get("failures") == str(len(suite.findall("testcase/failure"))) != "0"
 
 
-def test_junit_tells_of_a_column_that_lost_too_much(released: str) -> None:
+def test_junit_reports_a_column_that_lost_too_much(released: str) -> None:
     verdict = {**RunDocuments.read(released).verdict, "passed": False, "alarms": ["'age' lost all that it told"]}
     suite = ElementTree.fromstring(FORMATS["junit"](RunDocuments("x", verdict)))[0]
     assert [case.get("name") for case in suite if case.find("failure") is not None] == ["utility"]
@@ -65,7 +65,7 @@ def test_markdown_is_a_table(refused: str) -> None:
     assert "| at least 5 |" in text
 
 
-def test_markdown_of_a_release_tells_warnings(released: str) -> None:
+def test_markdown_of_a_release_shows_warnings(released: str) -> None:
     text = exported(released, "markdown")
     assert text.startswith("### :white_check_mark: people: passed with warnings")
     assert ":warning:" in text

@@ -154,7 +154,7 @@ def test_blanks_that_match_anything_are_a_loosening(job: Callable[..., pp.Policy
         job(change, guarantees=OFFICER["guarantees"][:1])
 
 
-def test_every_loosening_is_told_at_once(job: Callable[..., pp.Policy]) -> None:
+def test_every_loosening_is_reported_at_once(job: Callable[..., pp.Policy]) -> None:
     def change(job: Document) -> None:
         entry(0, k=2)(job)
         entry(1, l=1)(job)
@@ -165,7 +165,7 @@ def test_every_loosening_is_told_at_once(job: Callable[..., pp.Policy]) -> None:
     assert len(found.value.problems) == 3
 
 
-def test_the_reason_of_a_threshold_is_told(job: Callable[..., pp.Policy]) -> None:
+def test_the_reason_of_a_threshold_is_reported(job: Callable[..., pp.Policy]) -> None:
     with pytest.raises(PolicyError, match="no class of four"):
         job(entry(0, k=4))
 
@@ -207,7 +207,7 @@ def test_parameters_that_compare_nothing_must_be_equal(job: Callable[..., pp.Pol
         ({"sinc": 5}, "unknown key"),
     ],
 )
-def test_what_is_wrong_with_an_officers_policy_is_told(
+def test_what_is_wrong_with_an_officers_policy_is_reported(
     job: Callable[..., pp.Policy], change: Document, text: str
 ) -> None:
     with pytest.raises(PolicyError, match=text) as found:
@@ -237,7 +237,7 @@ def test_every_parameter_says_which_way_it_is_stricter() -> None:
                     assert parameters_of(kind)[field].marked(Stricter).direction in ("larger", "smaller")
 
 
-def test_what_protects_nobody_lies_on_the_loose_side() -> None:
+def test_what_protects_no_one_is_on_the_loose_side() -> None:
     """An entry says itself which threshold protects no one, and with it every looser one."""
     for kind in guarantees():
         field, idle = kind.threshold_field, kind.protects_nobody_at

@@ -143,7 +143,7 @@ def test_nothing_is_pruned_where_the_chain_is_broken(noisy: Document) -> None:
     assert kept(records_of(noisy)) == before
 
 
-def test_a_record_that_was_pruned_halfway_is_no_refused_run(noisy: Document) -> None:
+def test_a_record_that_was_pruned_halfway_is_not_a_refused_run(noisy: Document) -> None:
     first, last = pp.release(noisy), pp.release(noisy)
     home = records_of(noisy)
     (home / first.run_id / "manifest.json").unlink()  # as a version would leave it that removes file by file

@@ -338,7 +338,7 @@ class TestOtherBytes:
     def test_another_source(self, desk: Desk, waits: Path) -> None:
         with (desk.place / "people.csv").open("a") as file:
             file.write("new,30,Ashford,flu\n")
-        refused(desk, waits, "the source is not as it was", DataError)
+        refused(desk, waits, "the source has changed since", DataError)
 
     def test_files_that_are_swapped_while_they_are_published(
         self, desk: Desk, waits: Path, monkeypatch: pytest.MonkeyPatch
@@ -457,7 +457,7 @@ class TestReports:
         refused(desk, waits, "not those that were to be approved")
 
     @pytest.mark.parametrize("change", [{"asked": {"by": "Ada"}}, {"statement": None}, {"statement": {}}])
-    def test_a_damaged_request_is_told(self, waits: Path, change: Document) -> None:
+    def test_a_damaged_request_is_reported(self, waits: Path, change: Document) -> None:
         path = waits / "request.json"
         found = json.loads(path.read_text())
         path.write_text(json.dumps({**found, **change}))
@@ -465,7 +465,7 @@ class TestReports:
             pp.report(waits)
 
 
-def test_a_dry_run_waits_for_nobody(desk: Desk) -> None:
+def test_a_dry_run_waits_for_no_one(desk: Desk) -> None:
     assert not pp.release(desk.policy, dry_run=True).published
 
 
@@ -531,7 +531,7 @@ class TestVerify:
         found = verify(str(released), officer=pp.Policy.load(desk.policy).officer)
         assert {check.name for check in found.broken} == {"officer's policy", "sign-off"}
 
-    def test_without_the_officers_policy_nobody_is_trusted(self, desk: Desk, released: Path) -> None:
+    def test_without_the_officers_policy_no_one_is_trusted(self, desk: Desk, released: Path) -> None:
         found = {check.name: check.outcome for check in verify(str(released)).checks}
         assert found["signature of Ada"] == "holds"
         assert found["sign-off"] == "not_checked"
@@ -600,7 +600,7 @@ def test_points_under_which_anybody_can_sign_are_refused(raw: bytes) -> None:
         PublicKey.of(PublicKey(raw).line)
 
 
-def test_nothing_secret_stands_in_what_is_public_or_told(
+def test_nothing_secret_is_in_what_is_public_or_told(
     desk: Desk, waits: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     desk.sign(waits, "Ada")

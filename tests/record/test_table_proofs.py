@@ -146,6 +146,6 @@ def test_a_changed_record_is_broken_not_a_crash(released: Path) -> None:
         path.write_text(before)
 
 
-def test_an_audit_of_nothing_is_no_proof(released: Path) -> None:
+def test_an_audit_of_nothing_is_not_a_proof(released: Path) -> None:
     with pytest.raises(ProofFault):
         proved_again({"audits": []}, files(released))

@@ -1,4 +1,4 @@
-"""`history` and `verify` of releases that stand in tables: through the sink, and without a crash."""
+"""`history` and `verify` of releases in tables: through the sink, and without a crash."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_no_manifest_talks_its_files_out_of_being_checked(written: Written, docu
     assert "files" in {check.name for check in verify(str(released)).broken}
 
 
-def test_a_policy_with_a_folder_stands_for_it(written: Written, document: dict[str, Any]) -> None:
+def test_a_policy_with_a_folder_represents_it(written: Written, document: dict[str, Any]) -> None:
     file = written(document)
     pp.release(file)
     assert verify(str(file), policy=pp.Policy.load(file)).sound

@@ -100,7 +100,7 @@ def test_every_region_of_every_file_is_held(released: Path, name: str, tmp_path:
     assert not verify(str(released)).sound
 
 
-def test_files_that_nobody_judged_are_found(released: Path) -> None:
+def test_files_that_no_one_judged_are_found(released: Path) -> None:
     (released / "part-00001.parquet").write_bytes(b"more rows")
     assert broken(verify(str(released))) == {"files"}
     (released / "part-00001.parquet").unlink()
@@ -137,7 +137,7 @@ def test_a_changed_manifest_is_found_by_its_checksum(released: Path, name: str, 
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_who_makes_the_checksum_anew_lacks_seed_and_record(
+def test_who_makes_the_checksum_again_lacks_seed_and_record(
     released: Path, document: Document, name: str, tmp_path: Path
 ) -> None:
     rewritten(released, CHANGES[name], checksum=True)

@@ -42,7 +42,7 @@ SEARCHED = {
     "arx-Combinations-15",
     "arx-Profitability-05",
 }
-"""Searched here; the others stand in tests/transforms/search."""
+"""Searched here; the others are in tests/transforms/search."""
 SECTIONS = ("optimum_from_arx_tests", "optimum_generated", "loss_of_given_transformation")
 
 
@@ -176,7 +176,7 @@ def figures(loss: Any) -> list[float]:
     return list(loss) if isinstance(loss, list | tuple) else [loss]
 
 
-def test_given_transformations_beside_the_population(tables: dict[str, Any], embedded: Engine, shared: Path) -> None:
+def test_given_transformations_next_to_the_population(tables: dict[str, Any], embedded: Engine, shared: Path) -> None:
     """Suppressed records of the sample exactly, losses to 1e-8, and what is within the limit by definition."""
     file = json.loads((shared / "reference" / "arx.json").read_text())
     encoded_for: dict[Any, Any] = {}
@@ -209,7 +209,7 @@ def test_given_transformations_beside_the_population(tables: dict[str, Any], emb
     assert by_definition >= 5
 
 
-def test_optima_beside_the_population(tables: dict[str, Any], embedded: Engine, shared: Path) -> None:
+def test_optima_next_to_the_population(tables: dict[str, Any], embedded: Engine, shared: Path) -> None:
     """The least loss that ARX found; where it accepted a node that violates delta-presence, ours is no such node."""
     file = json.loads((shared / "reference" / "arx.json").read_text())
     checked = 0

@@ -37,7 +37,7 @@ def test_a_missing_key_is_a_value(engine: Engine) -> None:
     assert observed(engine, frame, KAnonymity(k=3)) == [1]
 
 
-def test_index_labels_are_no_positions(engine: Engine) -> None:
+def test_index_labels_are_not_positions(engine: Engine) -> None:
     """Labels used as positions give l = 2 and t = 1/6."""
     frame = pd.DataFrame({"a": [1, 2, 1, 2, 1, 2], "s": ["u", "v", "u", "v", "u", "w"]}, index=[0, 3, 1, 4, 2, 5])
     found = observed(engine, frame, DistinctLDiversity(column="s", l=2), TCloseness(column="s", t=0.2))

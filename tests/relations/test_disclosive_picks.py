@@ -70,13 +70,13 @@ def compare(engine: Engine, seed: int, known: int | str) -> None:
 
 @on_engines("embedded", "dask")
 @pytest.mark.parametrize("known", [2, "all"])
-def test_nobody_is_identified_by_the_rows_that_are_left(engine: Engine, known: int | str) -> None:
+def test_no_one_is_identified_by_the_rows_that_are_left(engine: Engine, known: int | str) -> None:
     for seed in range(3 if engine.name == "embedded" else 1):
         compare(engine, seed, known)
 
 
 @pytest.mark.parametrize("known", [deep(2), deep(3), deep("all")])
-def test_nobody_is_identified_in_more_sets(embedded: Engine, known: int | str) -> None:
+def test_no_one_is_identified_in_more_sets(embedded: Engine, known: int | str) -> None:
     for seed in range(100, 108):
         compare(embedded, seed, known)
 

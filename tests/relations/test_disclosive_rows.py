@@ -106,7 +106,7 @@ def test_all_equal_rows_of_a_person_go_and_only_within_the_budget(engine: Engine
         suppressed(engine, RARE, SuppressRows(table="visits", at_most=0.3), asked)
 
 
-def test_a_row_that_tells_a_sensitive_value_goes(engine: Engine) -> None:
+def test_a_row_that_shows_a_sensitive_value_goes(engine: Engine) -> None:
     tables = {**RARE, "patients": [{**row, "illness": "xyz"[at]} for at, row in enumerate(RARE["patients"])]}
     asked = JointAlpha(column="patients.illness", alpha=0.5, knows={"visits": 1})
     after = suppressed(engine, tables, SuppressRows(table="visits", at_most=1.0), asked)
@@ -150,7 +150,7 @@ def test_rows_go_from_a_table_behind_another(engine: Engine) -> None:
     assert engine.count(after.tables["visits"]) == 4
 
 
-def test_rows_that_nobody_knows_are_no_reason(engine: Engine) -> None:
+def test_rows_that_no_one_knows_are_not_a_reason(engine: Engine) -> None:
     with pytest.raises(UsageError, match="no joint guarantee requires that a row of 'visits' is known"):
         suppressed(engine, RARE, SuppressRows(table="visits", at_most=1.0), JointKAnonymity(k=2, knows={"visits": 0}))
     with pytest.raises(UsageError, match="is not a table that leads to 'patients'"):

@@ -33,7 +33,7 @@ def renamed(old: str, new: Any) -> dict[str, Any]:
     "name",
     ["_privpipe", "a/b", "../visits", "..", ".visits", "a.b", "a\\b", "", " visits", "day=3", "x" * 61, "a\nb", "a:b"],
 )
-def test_names_that_are_no_folders_are_refused_with_their_line(folder: Path, name: str) -> None:
+def test_names_that_are_not_folders_are_refused_with_their_line(folder: Path, name: str) -> None:
     with pytest.raises(PolicyError) as caught:
         policy(folder, **renamed("visits", name))
     assert any(

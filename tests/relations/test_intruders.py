@@ -213,7 +213,7 @@ def candidates(published: list[Person], person: Person, trial: Trial) -> Iterato
         *(pytest.param(first, 40, marks=pytest.mark.rare) for first in range(40, 500, 40)),
     ],
 )
-def test_an_intruder_finds_nobody_or_at_least_k(
+def test_an_intruder_finds_no_one_or_at_least_k(
     first: int, sets: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(VARIABLE, KEY)

@@ -194,7 +194,7 @@ def test_more_picks_than_are_counted(engine: Engine) -> None:
     ],
     ids=["two roots", "circle", "two paths", "no key", "no table"],
 )
-def test_relations_that_are_no_tree(tables: Any, relations: Any, message: str) -> None:
+def test_relations_that_are_not_a_tree(tables: Any, relations: Any, message: str) -> None:
     columns = {name: RelatedColumns(key) for name, key in tables.items()}
     with pytest.raises(UsageError, match=message):
         Tree(columns, tuple(Relation(one, ("id",), other) for one, other in relations))

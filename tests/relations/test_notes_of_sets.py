@@ -1,4 +1,4 @@
-"""Notes on related tables: what no guarantee looks at, what protects no one, facts told twice, unjudged files."""
+"""Notes on related tables: columns under no guarantee, thresholds that protect no one, repeated facts, other files."""
 
 from __future__ import annotations
 

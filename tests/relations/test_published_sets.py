@@ -87,7 +87,7 @@ OTHERS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("other", OTHERS)
 def test_the_orders_of_two_releases_do_not_join_them(folder: Path, other: str) -> None:
-    """Rows that stand at one place in both are no more often alike than rows at any place."""
+    """Rows at one place in both are equal no more often than rows at any place."""
     first, second = published(folder), published(folder, **OTHERS[other])
     for name in TABLES:
         left, right = (

@@ -213,7 +213,7 @@ def test_commands_for_one_table_say_what_to_use(
     assert "`assess` for the sources" in done.stderr
 
 
-def test_assess_judges_the_clinic_as_it_is() -> None:
+def test_assess_judges_the_clinic_unchanged() -> None:
     done = CliRunner().invoke(app, ["assess", str(CLINIC)])
     assert done.exit_code == 5
     assert "FAIL  JointKAnonymity" in done.stdout

@@ -35,7 +35,7 @@ def observed(visits: list[tuple[int, Any]], asked: JointGuarantee, engine: str) 
 
 @ENGINES
 @pytest.mark.parametrize("lost", [[], [5.0], [0.0, 9.0], [1.0, 2.0, 3.0]])
-def test_values_of_rows_without_a_person_are_no_distance(engine: str, lost: list[float]) -> None:
+def test_values_of_rows_without_a_person_are_not_a_distance(engine: str, lost: list[float]) -> None:
     """Town a has 4 and 6, town b 6 and 8: of the whole set 1/4, 1/2, 1/4; ordered |1/4| + |1/4| over two steps."""
     visits = [(0, 4.0), (1, 6.0), (2, 6.0), (3, 8.0), *((7, cost) for cost in lost)]
     asked = JointTCloseness(column="visits.cost", distance="ordered")

@@ -65,7 +65,7 @@ def test_a_share_that_is_not_all_is_never_written_as_all() -> None:
     assert Numbers("en").percent(0.9999).startswith("> 99.9")
 
 
-def test_the_criteria_stand_under_their_heading() -> None:
+def test_the_criteria_are_under_their_heading() -> None:
     row = {"name": "linkability_attack", "parameters": {"known": [["age"], ["zip"]]}, "observed": None}
     verdict = {"run_id": "a", "records": 90, "passed": True, "guarantees": [], "measures": [row]}
     text = release_report(RunDocuments("a", verdict))

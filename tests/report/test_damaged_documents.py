@@ -1,4 +1,4 @@
-"""A damaged document of a run is told as such, by every reader of it; none of them crashes."""
+"""Every reader reports a damaged document of a run as such; none of them crashes."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_damaged_verdict_names_its_place(tmp_path: Path, changed: Any, words: 
         "{",
     ],
 )
-def test_a_damaged_manifest_is_told(tmp_path: Path, changed: Any) -> None:
+def test_a_damaged_manifest_is_reported(tmp_path: Path, changed: Any) -> None:
     with pytest.raises(UsageError, match="manifest.json"):
         RunDocuments.read(written(tmp_path, VERDICT, changed))
 

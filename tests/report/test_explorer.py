@@ -89,7 +89,7 @@ def test_marked_values_stay_hidden_where_nothing_is_protected(home: Path) -> Non
     assert not any(rare in page for rare in (CANARY, str(RARE_INCOME), f"{RARE_INCOME:,}"))
 
 
-def test_a_setting_without_a_solution_is_told_without_small_counts(home: Path) -> None:
+def test_a_setting_without_a_solution_is_reported_without_small_counts(home: Path) -> None:
     asked = document(home)
     place = "transform[0].generalize.suppress_at_most"
     found = explore(Policy.from_dict(asked), {"guarantees[0].k_anonymity.k": [2, 700], place: [0.2]})
@@ -101,7 +101,7 @@ def test_a_setting_without_a_solution_is_told_without_small_counts(home: Path) -
     assert page.count("<button ") == 1
 
 
-def test_a_policy_that_gives_levels_has_others_beside_them(home: Path) -> None:
+def test_a_policy_that_gives_levels_has_others_next_to_them(home: Path) -> None:
     given = {"generalize": {"levels": {"age": 2, "town": 3}, "suppress_at_most": 0.05}}
     found = explore(Policy.from_dict(document(home, transform=[given])), most=3)
     assert found.data.settings[0].setting == {"age": 2, "town": 3}
@@ -121,7 +121,7 @@ def test_a_policy_without_levels_is_explored_by_sizes_of_classes(home: Path) -> 
     assert len(losses) >= 2
 
 
-def test_what_cannot_be_explored_is_told(home: Path) -> None:
+def test_what_cannot_be_explored_is_reported(home: Path) -> None:
     with pytest.raises(UsageError, match="--grid FILE"):
         explore(Policy.from_dict(document(home, transform=[])))
     cells = document(home, transform=[{"generalize": {"approach": "AG_CS"}}])

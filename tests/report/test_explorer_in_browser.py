@@ -23,7 +23,7 @@ CLICK = "document.title + (document.querySelector('button').click() || '')"
 
 
 class Driven:
-    """A browser that is told what to do over pipes."""
+    """A browser that is controlled over pipes."""
 
     def __init__(self, profile: Path) -> None:
         assert FOUND is not None

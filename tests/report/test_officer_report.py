@@ -112,7 +112,7 @@ def test_a_figure_that_is_not_there_is_withheld_from_the_public_alone(documents:
         assert f"Uniqueness in the data {word}" in page
 
 
-def test_a_masked_release_tells_attacks_and_warns_of_counts(documents: dict[str, RunDocuments]) -> None:
+def test_a_masked_release_shows_attacks_and_warns_of_counts(documents: dict[str, RunDocuments]) -> None:
     page = text_of(documents["masked"])
     assert "Record linkage" in page
     assert "What the attacker was assumed to know" in page
@@ -149,7 +149,7 @@ def test_a_run_that_waits_says_for_whose_signature(documents: dict[str, RunDocum
         assert said in page, said
 
 
-def test_a_signature_that_was_given_stands_beside_those_that_are_missing(documents: dict[str, RunDocuments]) -> None:
+def test_a_signature_that_was_given_is_next_to_those_that_are_missing(documents: dict[str, RunDocuments]) -> None:
     asked = {
         "state": "waiting",
         "required": ["officer"],
@@ -241,7 +241,7 @@ def test_the_public_page_says_nothing_that_public_documents_do_not(documents: di
     assert report_page(ReportData.of(private)) == report_page(data)
 
 
-def test_what_changed_since_the_last_release_is_told(documents: dict[str, RunDocuments]) -> None:
+def test_what_changed_since_the_last_release_is_reported(documents: dict[str, RunDocuments]) -> None:
     changes = ReportData.of(documents["released"]).changes
     assert changes is not None
     assert changes["same_policy"] is False
@@ -271,7 +271,7 @@ def test_threshold_and_language_come_from_the_policy(home: Path) -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"threshold": 0}, {"lang": "it"}, {"write": "no"}, {"colour": "red"}])
-def test_a_wrong_report_section_is_told(home: Path, wrong: dict[str, Any]) -> None:
+def test_a_wrong_report_section_is_reported(home: Path, wrong: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match="report"):
         pp.Policy.from_dict(document(home, report=wrong))
 
@@ -322,7 +322,7 @@ def test_a_hundred_columns_stay_below_a_megabyte(tmp_path: Path) -> None:
     assert faults_of(page.decode()) == []
 
 
-def test_a_damaged_document_of_a_report_is_told(released: Any, tmp_path: Path) -> None:
+def test_a_damaged_document_of_a_report_is_reported(released: Any, tmp_path: Path) -> None:
     for name in ("verdict", "manifest"):
         (tmp_path / f"{name}.json").write_bytes(Path(released.record, f"{name}.json").read_bytes())
     sound = json.loads(Path(released.record, "report.json").read_text(encoding="utf-8"))

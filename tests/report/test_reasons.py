@@ -1,4 +1,4 @@
-"""Why a column has its role: told to who answers for the release, escaped, and to no one else."""
+"""Why a column has its role: shown to those responsible for the release, escaped, and to no one else."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def released(home: Path) -> Any:
     return pp.release(reasoned(home, sink={"path": str(home / "reasoned" / "people")}))
 
 
-def test_the_internal_report_tells_it_as_text(released: Any) -> None:
+def test_the_internal_report_shows_it_as_text(released: Any) -> None:
     for lang, said in (("en", "The policy says"), ("de", "Die Richtlinie sagt")):
         page = pp.report(released.record, format="html", lang=lang)  # type: ignore[arg-type]
         assert read(page).text.count(f"{said}: {MARK} by <script>alert(1)</script> & a {{lines}} of two") == 2

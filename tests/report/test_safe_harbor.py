@@ -104,7 +104,7 @@ LOOKS: dict[str, list[Make]] = {
         lambda draw: f"AB{digits(draw, 8)}",
     ],
 }
-"""The fax number looks like a phone number, and is told by its name."""
+"""The fax number looks like a phone number, and is recognised by its name."""
 HARMLESS: dict[str, Make] = {
     "amount": lambda draw: f"{draw.uniform(0, 1e5):.2f}",
     "five_figures": lambda draw: str(draw.randint(10_000, 99_999)),
@@ -136,7 +136,7 @@ CASES = [pytest.param(kind, make, id=f"{kind}-{at}") for kind, makes in LOOKS.it
 
 @pytest.mark.parametrize(("kind", "make"), CASES)
 def test_each_look_is_recalled_and_taken_for_nothing_else(kind: str, make: Make) -> None:
-    """Under a name that tells nothing."""
+    """Under a name that reveals nothing."""
     (finding,) = found_in(x=column(make))
     assert (finding.kind, finding.by, finding.share) == (kind, "value", 1.0)
 
@@ -185,7 +185,7 @@ def test_a_name_makes_plain_digits_count() -> None:
     assert [(f.kind, f.by, f.share) for f in found_in(zip=["?"])] == [("geographic", "name", 0.0)]
 
 
-def test_one_address_in_a_thousand_remarks_is_told() -> None:
+def test_one_address_in_a_thousand_remarks_is_reported() -> None:
     (finding,) = found_in(remark=["nothing"] * 999 + ["mail to canary@example.org"])
     assert (finding.kind, finding.share) == ("email", 0.001)
     assert "canary" not in f"{finding}{finding!r}"

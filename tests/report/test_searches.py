@@ -90,7 +90,7 @@ def test_few_blanked_cells_are_not_counted(documents: dict[str, RunDocuments]) -
         assert said(documents, few, lang=lang)
 
 
-def test_levels_are_told_by_the_table_and_not_twice(documents: dict[str, RunDocuments]) -> None:
+def test_levels_are_reported_by_the_table_and_not_twice(documents: dict[str, RunDocuments]) -> None:
     data = ReportData.of(documents["released"])
     assert data.space is not None
     assert data.searches == ()

@@ -92,7 +92,7 @@ def test_files_without_types_refuse_nested_columns_by_name(tmp_path: Path, writt
     assert not (tmp_path / "published").exists()
 
 
-def test_a_carried_column_is_no_quasi_identifier(tmp_path: Path) -> None:
+def test_a_carried_column_is_not_a_quasi_identifier(tmp_path: Path) -> None:
     with pytest.raises(pp.errors.PolicyError, match="declared carried; this needs `role: quasi_identifier`"):
         pp.Policy.from_dict(
             {

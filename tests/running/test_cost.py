@@ -245,7 +245,7 @@ def test_where_the_rows_lie_is_reckoned_with(spark_engine: Any, tmp_path: Path) 
     assert of_many["cpu_s"] == pp.plan_cost(document, rows, engine=spark_engine, rows=10_000_000)["cpu_s"]
 
 
-def test_rows_beside_a_cluster_lie_here_while_they_are_few(tmp_path: Path) -> None:
+def test_rows_next_to_a_cluster_lie_here_while_they_are_few(tmp_path: Path) -> None:
     document, rows = policy(tmp_path), rows_of(300)
     with open_engine("dask", {"workers": 1}) as engine:
         assert engine.known(engine.scan(Source(data=rows))).is_local

@@ -37,7 +37,7 @@ def written(tmp_path: Path) -> dict[str, Any]:
     }
 
 
-def test_an_empty_text_is_no_missing_one(written: dict[str, Any], engine: Engine) -> None:
+def test_an_empty_text_is_not_a_missing_one(written: dict[str, Any], engine: Engine) -> None:
     result = pp.release(written, engine=engine)
     assert result.assessment.verdicts[0].observed == 4
     lines = sorted(Path(result.path, "part-00000.csv").read_text(encoding="utf-8").splitlines())

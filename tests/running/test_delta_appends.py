@@ -80,7 +80,7 @@ def test_the_record_of_a_refused_batch_has_both_verdicts(lake: Releases) -> None
     assert told["whole_table"]["records"] == HALVES.num_rows + GOUT.num_rows
 
 
-def test_warnings_of_the_whole_table_are_told_and_refuse_nothing(lake: Releases) -> None:
+def test_warnings_of_the_whole_table_are_reported_and_refuse_nothing(lake: Releases) -> None:
     lake.guarantees = [{"t_closeness": {**CLOSE["t_closeness"], "severity": "warn"}}]
     lake.release(HALVES, "append")
     done = lake.release(GOUT, "append")
@@ -103,7 +103,7 @@ def test_entries_that_need_what_earlier_rows_are_without_are_named(lake: Release
         lake.policy(HALVES, "append")
 
 
-def test_a_process_of_one_release_is_no_guarantee_of_several(lake: Releases) -> None:
+def test_a_process_of_one_release_is_not_a_guarantee_of_several(lake: Releases) -> None:
     lake.guarantees = [{"differential_privacy": {"epsilon": 1.0, "delta": 1e-3}}]
     with pytest.raises((UnsupportedError, PolicyError), match=r"differential_privacy: it judges the process"):
         lake.policy(HALVES, "append", transform=[{"safepub": {"epsilon": 1.0, "delta": 1e-3}}])

@@ -60,7 +60,7 @@ def test_it_says_what_the_release_says_and_leaves_nothing(document: dict[str, An
     assert hashes[0] == hashes[1]  # the very bytes
 
 
-def test_what_was_published_before_stays_as_it_is(document: dict[str, Any], tmp_path: Path) -> None:
+def test_what_was_published_before_stays_unchanged(document: dict[str, Any], tmp_path: Path) -> None:
     pp.release(document)
     before = tree(tmp_path)
     pp.release(document, dry_run=True)

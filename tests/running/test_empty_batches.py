@@ -77,7 +77,7 @@ def test_checks_of_frames_take_the_rule(engine: Engine) -> None:
         pp.check(ROWS, KAnonymity(k=5), empty="pass", **options)
 
 
-def test_a_word_that_is_no_rule_is_named() -> None:
+def test_a_word_that_is_not_a_rule_is_named() -> None:
     with pytest.raises(UsageError, match=r"empty must be one of refuse, pass.*did you mean 'pass'"):
         pp.check(NOTHING, KAnonymity(k=2), quasi_identifiers=["zip"], empty="pas")  # type: ignore[arg-type]
 
@@ -93,7 +93,7 @@ def test_a_table_of_suppressed_records_alone_is_not_empty() -> None:
     assert not pp.assess(marks, KAnonymity(k=2), quasi_identifiers=["zip"], empty="pass").passed
 
 
-def test_an_original_whose_records_are_all_gone_is_no_empty_batch(tmp_path: Path) -> None:
+def test_an_original_whose_records_are_all_gone_is_not_an_empty_batch(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no records"):
         pp.assess(NOTHING, policy_of(tmp_path, ROWS, empty="pass"), original=ROWS)
 
@@ -112,7 +112,7 @@ def test_a_release_of_an_empty_source_publishes_nothing(engine: Engine, tmp_path
         pp.release(policy_of(tmp_path, NOTHING), engine=engine)
 
 
-def test_an_appended_table_stays_as_it_is(tmp_path: Path) -> None:
+def test_an_appended_table_stays_unchanged(tmp_path: Path) -> None:
     sink = {"path": str(tmp_path / "out"), "format": "delta", "mode": "append"}
     levels = {"transform": [{"generalize": {"levels": {"zip": 1}}}], "sink": sink, "empty": "pass"}
     pp.release(policy_of(tmp_path, ROWS, **levels))

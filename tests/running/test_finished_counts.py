@@ -45,7 +45,7 @@ def test_a_sum_without_its_count_is_of_unknown_contributors() -> None:
     assert outcome(table(("N", "S"), sum_cost=SUMS), policy(frequency(response="count"), sums=True)) == "pass"
 
 
-def test_a_table_of_sums_beside_one_of_counts_is_of_unknown_contributors() -> None:
+def test_a_table_of_sums_next_to_one_of_counts_is_of_unknown_contributors() -> None:
     tables = {"a": {"by": ["region"], "responses": ["count"]}, "b": {"by": ["region"], "responses": [{"sum": "cost"}]}}
     asked = {**policy(frequency()), "transform": [{"aggregate": {"tables": tables}}]}
     sums = table(sum_cost=SUMS).drop(columns="count")
@@ -65,7 +65,7 @@ def test_contributions_other_than_0_are_not_counted_by_contributors() -> None:
     assert outcome(frame, asked, frame.assign(**kept)) == "fail"  # N and W: two contributions other than 0
 
 
-def test_sums_of_weights_are_no_contributors() -> None:
+def test_sums_of_weights_are_not_contributors() -> None:
     with pytest.raises(DataError, match="the original has no contributors"):
         pp.validate(table(), policy(frequency(), weight="w"), original=table())
 
@@ -126,7 +126,7 @@ def test_a_mean_of_other_parts_is_refused() -> None:
         pp.validate(frame.assign(mean_cost=[2.6, *frame["mean_cost"][1:]]), quotients({"mean": "cost"}))
 
 
-def test_exact_means_beside_rounded_counts_are_refused() -> None:
+def test_exact_means_next_to_rounded_counts_are_refused() -> None:
     true, sums = [9, 4, 5], [90, 40, 50]
     frame = pd.DataFrame({"region": ["Total", "N", "S"], "count": [10, 5, 5], "sum_cost": sums})
     frame = frame.assign(count_status="rounded", sum_cost_status="rounded")

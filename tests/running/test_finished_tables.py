@@ -1,4 +1,4 @@
-"""Finished tables that are no tables: each kind of bad input, and what a file gives away in addition to its figures."""
+"""Finished tables that are not tables: each kind of bad input, and what a file reveals in addition to its figures."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_a_file_of_more_rows_than_tables_have_is_not_judged(tmp_path: Path, monk
     ],
     ids=["names", "ragged", "unclosed", "empty"],
 )
-def test_a_file_that_is_no_table_is_refused(text: str, message: str, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_table_is_refused(text: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "table.csv").write_text(text)
     with pytest.raises(DataError, match=message):
         pp.validate(tmp_path / "table.csv", policy())
@@ -177,7 +177,7 @@ def test_a_hierarchy_that_is_not_nested_is_refused() -> None:
 ROLE = {"role": "quasi_identifier"}
 
 
-def test_levels_that_the_table_does_not_show_are_no_relations() -> None:
+def test_levels_that_the_table_does_not_show_are_not_relations() -> None:
     tree = {"hierarchy": {"rows": [["N", "coast", "*"], ["S", "coast", "*"], ["W", "hills", "*"]]}}
     frame = pd.DataFrame([("Total", 9), ("coast", 5), ("hills", 4)], columns=["region", "count"])
     asked = policy(RULE, AUDIT, by=["region"], columns={"region": tree | ROLE})
@@ -287,7 +287,7 @@ def costs(blank: list[int] = BLANK, mean_blank: list[int] | None = None) -> pd.D
     return frame.assign(sum_cost=sums.astype("Int64").mask(hidden), mean_cost=mean.mask(gone))
 
 
-def test_a_mean_beside_its_blank_parts_gives_them_away() -> None:
+def test_a_mean_next_to_its_blank_parts_gives_them_away() -> None:
     assert pp.validate(costs(), policy(responses=SUMS)).passed
     judged = pp.validate(costs(mean_blank=[]), policy(responses=SUMS))
     assert [each.outcome for each in judged.verdicts] == ["fail", "fail"]
@@ -300,7 +300,7 @@ def test_a_mean_without_its_sum_is_refused() -> None:
         pp.validate(costs().drop(columns="sum_cost"), policy(responses=("count", {"mean": "cost"})))
 
 
-def test_a_blank_sum_over_nobody_is_known() -> None:
+def test_a_blank_sum_over_no_one_is_known() -> None:
     rows = [("Total", 9, 90), ("N", 0, None), ("S", 4, None), ("W", 5, 50)]
     frame = pd.DataFrame(rows, columns=["region", "count", "sum_cost"])
     asked = policy(AUDIT, by=["region"], responses=("count", {"sum": "cost"}))

@@ -76,7 +76,7 @@ def test_by_default_they_are_kept_and_noted(engine: Engine, make: Make, rule: st
     assert formulas(Path(result.path)) == 160 + 80 + 1
 
 
-def test_escaped_ones_are_no_formulas_and_read_back_as_they_were(engine: Engine, make: Make) -> None:
+def test_escaped_ones_are_not_formulas_and_read_back_as_they_were(engine: Engine, make: Make) -> None:
     document = make("escape")
     result = pp.release(document, engine=engine)
     assert result.assessment.passed

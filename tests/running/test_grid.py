@@ -48,7 +48,7 @@ def policy(tmp_path: Path) -> Policy:
     )
 
 
-def test_a_grid_lays_risk_beside_loss_and_publishes_nothing(policy: Policy, tmp_path: Path) -> None:
+def test_a_grid_lays_risk_next_to_loss_and_publishes_nothing(policy: Policy, tmp_path: Path) -> None:
     before = {path.name for path in tmp_path.iterdir()}
     found = compare_grid(policy, {P: [0.02, 0.3], "guarantees[0].k_anonymity.k": [2, 50]})
     assert {path.name for path in tmp_path.iterdir()} == before
@@ -120,7 +120,7 @@ def test_what_makes_no_grid(policy: Policy, tmp_path: Path) -> None:
     assert read_grid(tmp_path / "grid.yaml") == {P: [0.02, 0.3]}
 
 
-def test_points_without_a_solution_are_told(policy: Policy) -> None:
+def test_points_without_a_solution_are_reported(policy: Policy) -> None:
     document = {
         **policy.document,
         "columns": {
@@ -168,6 +168,6 @@ def test_any_measure_is_an_axis(policy: Policy) -> None:
         ("risk", "record_linkage:columns=[", "record_linkage"),
     ],
 )
-def test_what_is_no_axis(policy: Policy, axis: str, text: str, message: str) -> None:
+def test_what_is_not_an_axis(policy: Policy, axis: str, text: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         Chosen.of(policy, **{axis: [text]})

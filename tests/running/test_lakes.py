@@ -37,7 +37,7 @@ def delta(tmp_path: Path) -> Path:
     return deltas.overwritten(tmp_path / "table")
 
 
-def test_sixteen_unique_records_overwritten_three_times_are_no_threes(delta: Path) -> None:
+def test_sixteen_unique_records_overwritten_three_times_are_not_threes(delta: Path) -> None:
     for judged in (
         pp.assess(None, policy(source={"path": str(delta)})),
         pp.assess(None, policy(source={"path": str(delta), "format": "delta"})),
@@ -141,7 +141,7 @@ def test_a_finished_folder_without_an_ending_is_as_the_sink_writes(tmp_path: Pat
         ({"table": "db.t", "tag": "x"}, "is for files"),
     ],
 )
-def test_keys_that_do_not_fit_are_told(source: dict[str, Any], says: str) -> None:
+def test_keys_that_do_not_fit_are_reported(source: dict[str, Any], says: str) -> None:
     with pytest.raises(PolicyError, match=says):
         pp.Policy.from_dict(policy(source=source))
 
@@ -166,7 +166,7 @@ def test_an_iceberg_table_is_judged_and_its_snapshot_recorded(tmp_path: Path, mo
     assert released.manifest["input"]["versions"] == {"source": {"snapshot": snapshot}}
 
 
-def test_a_sink_beside_the_policy_overlaps_with_no_iceberg_table() -> None:
+def test_a_sink_next_to_the_policy_overlaps_with_no_iceberg_table() -> None:
     read = pp.Policy.from_dict(policy(source={"iceberg": "db.people"}, sink={"path": "out"}))
     assert read.source is not None
     assert str(read.source.iceberg) == "db.people"

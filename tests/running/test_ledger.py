@@ -109,7 +109,7 @@ def test_what_splits_persons_is_refused(document: Document, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("key", [True, False], ids=["persons", "combinations"])
-def test_coarsening_what_stands_splits_nobody(document: Document, tmp_path: Path, key: bool) -> None:
+def test_coarsening_what_stands_splits_no_one(document: Document, tmp_path: Path, key: bool) -> None:
     pp.release(document(RACE, key=key))
     with pytest.raises(Refused):
         pp.release(document(ZIP, "two", key=key))
@@ -185,7 +185,7 @@ def test_a_ledger_keeps_no_value_and_one_key(
         pp.release(document(RACE))
 
 
-def test_a_finished_table_is_judged_beside_a_ledger_that_stays(document: Document, tmp_path: Path) -> None:
+def test_a_finished_table_is_judged_next_to_a_ledger_that_stays(document: Document, tmp_path: Path) -> None:
     pp.release(document(RACE))
     policy = document(ZIP)
     policy["columns"]["name"]["role"] = "insensitive"

@@ -126,7 +126,7 @@ def test_cells_are_suppressed_for_what_the_gate_asks(tmp_path: Path, embedded: E
 
 
 @pytest.mark.parametrize(("age", "kind"), [(30, str), ("30", str), ("30", int)])
-def test_of_a_suppressed_record_no_person_is_told(tmp_path: Path, age: Any, kind: Any, engine: Engine) -> None:
+def test_of_a_suppressed_record_no_person_is_reported(tmp_path: Path, age: Any, kind: Any, engine: Engine) -> None:
     """A person's key that is released goes with the rest of the record; the run counts by it all the same."""
     rows = {
         "town": ["a"] * 4 + ["b"],
@@ -158,7 +158,7 @@ def test_a_ledger_passes_over_suppressed_records_alone(tmp_path: Path, embedded:
     found = pp.release(asked, engine=embedded).assessment.verdicts[0]
     assert (found.outcome, found.observed["k"]) == ("pass", 3)
     rows["town"][:3] = ["*", "b", "b"]
-    with pytest.raises(Refused) as refused:  # alone, though over towns it bears the mark
+    with pytest.raises(Refused) as refused:  # alone, although over towns it has the mark
         pp.release({**asked, **policy(tmp_path, rows)} | {key: asked[key] for key in ("columns", "guarantees")})
     assert refused.value.assessment.verdicts[0].observed["k"] == 1
 

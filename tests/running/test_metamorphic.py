@@ -104,7 +104,7 @@ def parquet(frames: Sequence[pd.DataFrame], place: Path, **options: Any) -> dict
 
 
 def csv(frame: pd.DataFrame, place: Path, missing: str) -> dict[str, Any]:
-    """One file in which a word stands for a missing value."""
+    """One file in which a word represents a missing value."""
     frame.to_csv(place / "source.csv", index=False, na_rep=missing)
     return {"path": str(place / "source.csv"), "format": "csv", "null_values": [missing]}
 
@@ -119,7 +119,7 @@ def once(policy: Mapping[str, Any], write: Callable[[Path], Mapping[str, Any]], 
 )
 @few
 @given(tables, st.randoms(use_true_random=False))
-def test_how_a_table_lies_in_files_changes_nothing(
+def test_how_a_table_is_in_files_changes_nothing(
     stages: tuple[Mapping[str, Any], ...], frame: pd.DataFrame, draw: Any
 ) -> None:
     policy = document(*stages)

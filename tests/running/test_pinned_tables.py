@@ -182,7 +182,7 @@ def test_a_handle_keeps_the_version_that_the_table_had(beside: Path) -> None:
     assert held(old).version == 0
 
 
-def test_tables_beside_a_batch_are_pinned_once(beside: Path) -> None:
+def test_tables_next_to_a_batch_are_pinned_once(beside: Path) -> None:
     given = OtherTable.read("original_source", str(beside)).now()
     deltas.write(beside, OTHERS, mode="overwrite")
     assert given.source().version == 1

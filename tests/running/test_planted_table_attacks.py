@@ -138,7 +138,7 @@ def test_trap_8_a_mean_is_hidden_with_its_count(release: Release) -> None:
         release(PEOPLE, {"one": {**table, "responses": [{"mean": "cost"}]}})
 
 
-def test_trap_8_a_rounded_cell_is_no_safe_cell(release: Release) -> None:
+def test_trap_8_a_rounded_cell_is_not_a_safe_cell(release: Release) -> None:
     """Parts rounded to 0 or 5 next to their exact total; and small cells that are only rounded."""
     with pytest.raises(Refused, match="published figures are unsafe"):
         release(PEOPLE, {"both": BOTH}, {"round_table": {"base": 5}})

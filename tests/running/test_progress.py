@@ -1,4 +1,4 @@
-"""Whoever watches is told how far a step is, seldom enough, and no value with it."""
+"""A watcher learns the progress of a step, seldom enough, and no value with it."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_messages_within_a_step_are_bounded_by_time() -> None:
     assert not isinstance(told[0], Within)
 
 
-def test_counts_begin_anew_with_each_step() -> None:
+def test_counts_begin_again_with_each_step() -> None:
     told: list[str] = []
     with watched(told.append, every=0) as step:
         for name in ("one", "two"):
@@ -65,7 +65,7 @@ def test_counts_begin_anew_with_each_step() -> None:
     assert told == ["one", "one: 3 blocks", "one: 4 blocks", "two", "two: 3 blocks", "two: 4 blocks"]
 
 
-def test_nobody_is_told_outside_or_within_a_watch_of_nobody() -> None:
+def test_no_one_is_told_outside_or_within_a_watch_of_no_one() -> None:
     told: list[str] = []
     within("nodes", 1)
     with watched(told.append, every=0):
@@ -87,7 +87,7 @@ def test_what_the_watcher_raises_ends_the_work(document: dict[str, Any], every_t
     assert not Path(document["sink"]["path"]).exists()
 
 
-def test_a_release_tells_of_nodes_and_rows_and_no_value(document: dict[str, Any], every_time: None) -> None:
+def test_a_release_reports_nodes_and_rows_and_no_value(document: dict[str, Any], every_time: None) -> None:
     told: list[str] = []
     result = pp.release(document, progress=told.append)
     assert [text for text in told if text in STEPS] == list(STEPS)
@@ -98,7 +98,7 @@ def test_a_release_tells_of_nodes_and_rows_and_no_value(document: dict[str, Any]
     assert not any(word in text for text in told for word in CANARIES)
 
 
-def test_the_release_is_the_same_whether_somebody_watches(document: dict[str, Any]) -> None:
+def test_the_release_is_the_same_whether_someone_watches(document: dict[str, Any]) -> None:
     def outcome(**more: Any) -> Any:
         found = pp.release(document, dry_run=True, **more)
         return [file["sha256"] for file in found.manifest["output"]["files"]], found.plan.digest
@@ -130,7 +130,7 @@ def test_long_stages_tell_how_far_they_are(
         assert any(isinstance(text, Within) and text.endswith(f" {word}") for text in told), told
 
 
-def test_every_engine_tells_its_steps_and_the_nodes(engine: Engine, document: dict[str, Any], every_time: None) -> None:
+def test_every_engine_shows_its_steps_and_the_nodes(engine: Engine, document: dict[str, Any], every_time: None) -> None:
     told: list[str] = []
     pp.release(document, engine=engine, progress=told.append)
     assert [text for text in told if text in STEPS] == list(STEPS)

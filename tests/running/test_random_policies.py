@@ -39,7 +39,7 @@ def value_of(cell: Any) -> Any:
 class Published:
     """What the judge reads: the released rows, and what it must know of the policy.
 
-    `person` names a key of the rows by which persons are told apart, `base` the values of each sensitive column of the
+    `person` names a key of the rows that identifies persons, `base` the values of each sensitive column of the
     records that entered suppression and `everybody` how many persons they are of, `population` the
     rows of the population, generalized alike.
     """
@@ -337,7 +337,7 @@ def in_parts(
 
 
 def generalized(population: Sequence[Row], published: Sequence[Row], rows: Mapping[str, Row]) -> list[dict[str, Any]]:
-    """The population under the recoding that the released records show; labels no one bears stay apart."""
+    """The population under the recoding that the released records show; labels that no one has stay apart."""
     shown: dict[tuple[str, Any], Any] = {}
     for row in published:
         if row["tag"] in rows:

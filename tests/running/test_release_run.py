@@ -225,8 +225,8 @@ def test_every_sink_format_is_judged_as_written(document: dict[str, Any], format
     assert list(Path(result.path).glob(f"part-*.{format}"))
 
 
-def test_published_files_are_read_anew(document: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the first judgement counted of the staged files is told to reports, and not to the second judgement."""
+def test_published_files_are_read_again(document: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counts of the first judgement of the staged files are passed to reports, and not to the second judgement."""
     judge, given, folders = run.judge_written, [], []
 
     def look(context: Any, staged: Any, place: Any, written: Any, **named: Any) -> Any:

@@ -297,7 +297,7 @@ def test_a_run_that_was_killed_after_publication_publishes_nothing_twice(tmp_pat
     assert Stream(tmp_path).problems([rows_of([1, 1, 1])]) == []
 
 
-def test_a_failure_that_is_no_refusal_keeps_what_was_held(tmp_path: Path) -> None:
+def test_a_failure_that_is_not_a_refusal_keeps_what_was_held(tmp_path: Path) -> None:
     stream = taken(tmp_path, rows_of([1]))
     (tmp_path / "visits").write_text("in the way", encoding="utf-8")
     with pytest.raises(PrivpipeError):

@@ -173,7 +173,7 @@ PARTS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", PARTS)
-def test_parts_beside_a_population(document: dict[str, Any], engine: Engine, embedded: Engine, name: str) -> None:
+def test_parts_next_to_a_population(document: dict[str, Any], engine: Engine, embedded: Engine, name: str) -> None:
     """The gate finds in the written files what the cuts promise, and every engine cuts and counts alike."""
     policy = asking(document, {"k_map": {"k": 250}}, {"delta_presence": {"max": 0.09}}, population=census_of(document))
     policy["transform"] = [{"mondrian": PARTS[name]}]
@@ -236,7 +236,7 @@ def test_the_place_in_a_tree_follows_from_every_column(document: dict[str, Any],
     ],
 )
 def test_stages_that_a_population_cannot_follow(document: dict[str, Any], stage: dict[str, Any], says: str) -> None:
-    """What each is told to write instead is not refused in turn: stages that work for k-map want no generalized one."""
+    """What each error proposes instead is not refused in turn: stages that work for k-map want no generalized one."""
     for entry, advised in ({"guarantees": [{"k_map": {"k": 2}}]}, False), ({"measures": [{"k_map": {}}]}, True):
         policy = {**asking(document, population=census_of(document)), **entry, "transform": [stage]}
         policy["guarantees"] = [*policy["guarantees"], {"distinct_l_diversity": {"column": "illness", "l": 1}}]
@@ -307,7 +307,7 @@ def test_a_finished_population(document: dict[str, Any], tmp_path: Path) -> None
         pp.Policy.from_dict(policy)
 
 
-def test_more_than_the_budget_is_no_solution(document: dict[str, Any]) -> None:
+def test_more_than_the_budget_is_not_a_solution(document: dict[str, Any]) -> None:
     policy = asking(document, {"k_anonymity": {"k": 151}}, person_id="who")
     with pytest.raises(NoSolutionError):
         pp.release(policy)

@@ -71,7 +71,7 @@ def test_a_page_whose_table_was_changed_is_broken(policy: Callable[..., dict[str
     assert {each.name for each in verify(str(path)).broken} == {"files", "report"}
 
 
-def test_the_public_folder_tells_nothing_of_hidden_figures(policy: Callable[..., dict[str, Any]]) -> None:
+def test_the_public_folder_shows_nothing_of_hidden_figures(policy: Callable[..., dict[str, Any]]) -> None:
     result = pp.release(policy())
     path = Path(result.path)
     table = pyarrow.parquet.read_table(path / "visits.parquet").to_pandas()

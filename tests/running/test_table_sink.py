@@ -152,7 +152,7 @@ def test_nothing_of_the_source_but_judged_cells_is_in_the_release(session: Any, 
     assert pq.read_table(part).to_pylist() == written  # the order is that of the run key
 
 
-def test_many_records_lie_in_several_files_in_keyed_order(
+def test_many_records_are_in_several_files_in_keyed_order(
     session: Any, spark_engine: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An oracle: the files, each sorted by the keyed order of its records, hold every record once."""
@@ -325,7 +325,7 @@ def test_an_engine_without_a_catalogue_is_refused_before_it_reads(
             pp.Policy.from_dict({**document, **change})
 
 
-def test_a_small_table_that_lies_on_the_driver_is_published_as_well(release: Callable[..., Any], session: Any) -> None:
+def test_a_small_table_that_is_on_the_driver_is_published_as_well(release: Callable[..., Any], session: Any) -> None:
     release()
     wanted = rows(session, SINK)
     with SparkEngine(session) as near:

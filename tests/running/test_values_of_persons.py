@@ -77,7 +77,7 @@ def test_every_face_says_the_same(policy: dict[str, Any], engine: Engine) -> Non
     with pytest.raises(Refused):
         pp.check(released, entries, roles=roles, person_id="who", engine=engine)
     assert pp.check(released[6:], entries, roles=roles, person_id="who", engine=engine).passed
-    # Records alone would let pass what tells an illness of everyone.
+    # Counting records would pass a class that reveals an illness of everyone.
     assert pp.assess(released, entries[1], roles=roles, engine=engine).passed
 
 

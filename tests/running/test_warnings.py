@@ -55,7 +55,7 @@ def test_a_search_looks_for_the_others_alone(document: dict[str, Any], warned: d
     assert Policy.from_dict(warned).digest() != Policy.from_dict(document).digest()
 
 
-def test_an_unmet_guarantee_still_refuses_beside_a_warning(raw_document: dict[str, Any]) -> None:
+def test_an_unmet_guarantee_still_refuses_next_to_a_warning(raw_document: dict[str, Any]) -> None:
     changed = {**raw_document, "guarantees": [*raw_document["guarantees"], UNMET]}
     with pytest.raises(Refused) as caught:
         pp.release(changed)

@@ -43,7 +43,7 @@ def compared(document: dict[str, Any], census: Path) -> dict[str, Any]:
     return found
 
 
-def test_a_release_beside_its_population(compared: dict[str, Any], people: Path, census: Path, engine: Engine) -> None:
+def test_a_release_next_to_its_population(compared: dict[str, Any], people: Path, census: Path, engine: Engine) -> None:
     """The plan's levels are applied to the raw population; figures by hand."""
 
     def sizes(path: Path) -> Counter[int]:
@@ -59,7 +59,7 @@ def test_a_release_beside_its_population(compared: dict[str, Any], people: Path,
     assert result.assessment.passed
 
 
-def test_a_population_that_lacks_somebody_is_a_data_error(compared: dict[str, Any], census: Path) -> None:
+def test_a_population_that_lacks_someone_is_a_data_error(compared: dict[str, Any], census: Path) -> None:
     lines = census.read_text(encoding="utf-8").splitlines()
     census.write_text("\n".join([lines[0], *lines[-50:]]) + "\n", encoding="utf-8")
     with pytest.raises(DataError, match="not a sample of this population"):

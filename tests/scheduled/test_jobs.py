@@ -1,4 +1,4 @@
-"""A job ends as the command line would, tells only what is public, and stops with whoever asked for it."""
+"""A job ends as the command line would, reports only public figures, and stops with its caller."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_every_exit_code_of_the_error_tree_has_a_word_and_its_error() -> None:
         kind = getattr(errors, name)
         if isinstance(kind, type) and issubclass(kind, errors.PrivpipeError) and kind is not errors.PrivpipeError:
             word = WORDS[kind.exit_code]
-            # A crash is no error that another try could mend, as engine errors are.
+            # Another try could not repair a crash, as it could an engine error.
             assert (word not in ERRORS) if kind is errors.InternalError else ERRORS[word].exit_code == kind.exit_code
     assert Ending.of_code(0, "nothing told").good is False
 
@@ -138,7 +138,7 @@ def test_a_hostile_text_is_a_path_that_is_not_there_and_nothing_else(tmp_path: P
     assert not Path("hacked").exists()
 
 
-def test_what_is_no_text_is_refused() -> None:
+def test_anything_but_text_is_refused() -> None:
     for given in (None, 3, {"version": 1}, ["a"]):
         with pytest.raises(errors.UsageError, match="policy"):
             Job(policy=given)  # type: ignore[arg-type]
@@ -153,12 +153,12 @@ def test_an_interpreter_without_privpipe_gives_no_verdict(tmp_path: Path, writte
                 run_apart(Job(policy=written()), python=python)
 
 
-def test_a_process_that_ends_well_and_tells_nothing_has_not_published(written: Written) -> None:
+def test_a_process_that_ends_well_and_shows_nothing_has_not_published(written: Written) -> None:
     ending = run_apart(Job(policy=written()), python="/bin/true")
     assert (ending.word, ending.good) == ("crash", False)
 
 
-def test_a_process_that_tells_another_end_than_it_comes_to_is_not_believed(tmp_path: Path, written: Written) -> None:
+def test_a_process_that_shows_another_end_than_it_comes_to_is_not_believed(tmp_path: Path, written: Written) -> None:
     liar = tmp_path / "liar"
     told = json.dumps({"ending": Ending(code=0, word="published").to_dict()})
     liar.write_text(f"#!/bin/sh\necho '{told}'\nexit 3\n", encoding="utf-8")

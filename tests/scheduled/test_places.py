@@ -80,7 +80,7 @@ def test_a_dag_folder_that_is_a_link(tmp_path: Path, dags: Path, written: Writte
 
 
 @pytest.mark.deep
-def test_a_link_in_the_dag_folder_that_leads_out_lies_in_it_all_the_same(
+def test_a_link_in_the_dag_folder_that_leads_out_is_in_it_all_the_same(
     tmp_path: Path, dags: Path, written: Written
 ) -> None:
     """The link by which a release is read would be there."""
@@ -102,7 +102,7 @@ def test_private_records_and_reports(tmp_path: Path, dags: Path, written: Writte
     assert "the report" in refused(dags, written(), report=str(dags / "visits.html"))
 
 
-def test_private_records_that_would_lie_beside_the_policy(tmp_path: Path, dags: Path, written: Written) -> None:
+def test_private_records_that_would_lie_next_to_the_policy(tmp_path: Path, dags: Path, written: Written) -> None:
     """Of an object store they do; a policy in the DAG folder would bring them there."""
     pytest.importorskip("fsspec")
     policy = written(folder="dags")

@@ -13,7 +13,7 @@ from sklearn.utils.estimator_checks import check_estimator
 import privpipe.sklearn as stages
 
 SEED = {"from_env": "PRIVPIPE_TEST_SKLEARN"}
-OF_RECORDS = "the plan speaks of the records fitted: part of them is another table"
+OF_RECORDS = "the plan refers to the records fitted: a part of them is another table"
 ONE = "one record has no one to be masked with"
 AGAIN = "fitted once more, it meets part of the rows, which is another table"
 FAILING: dict[str, dict[str, str]] = {

@@ -76,7 +76,7 @@ def test_new_rows_follow_the_plan_or_are_refused() -> None:
         stages.RankSwap(columns=["income"], p=0.2).fit(frame).transform(other)
 
 
-def test_labels_stay_beside_their_rows_in_a_pipeline() -> None:
+def test_labels_stay_next_to_their_rows_in_a_pipeline() -> None:
     frame = table(400)
     labels = (frame["income"] > 50).to_numpy()
     model = make_pipeline(
@@ -85,7 +85,7 @@ def test_labels_stay_beside_their_rows_in_a_pipeline() -> None:
     assert model.fit(frame, labels).score(frame, labels) > 0.9
 
 
-def test_it_stands_in_a_column_transformer_and_a_search() -> None:
+def test_it_is_in_a_column_transformer_and_a_search() -> None:
     frame = table()
     both = ColumnTransformer([("top", stages.TopCode(at=60), ["age"]), ("round", stages.Round(base=5.0), ["income"])])
     out = both.set_output(transform="pandas").fit_transform(frame)
@@ -97,7 +97,7 @@ def test_it_stands_in_a_column_transformer_and_a_search() -> None:
     assert found.best_params_["topcode__at"] in (60, 80)
 
 
-def test_rows_that_would_go_are_not_lost_beside_labels() -> None:
+def test_rows_that_would_go_are_not_lost_next_to_labels() -> None:
     frame = table()
     with pytest.raises(UsageError, match="leave y next to other rows"):
         stages.Sample(fraction=0.5, seed=SEED).fit_transform(frame, np.ones(len(frame)))
@@ -128,7 +128,7 @@ def test_a_seed_is_neither_printed_nor_pickled(monkeypatch: pytest.MonkeyPatch) 
         (stages.RankSwap(columns="income", p=0.1), "columns must be a list"),
     ],
 )
-def test_what_is_wrong_is_told_when_it_is_fitted(made: Any, said: str) -> None:
+def test_what_is_wrong_is_reported_when_it_is_fitted(made: Any, said: str) -> None:
     with pytest.raises((UsageError, DataError), match=said):
         made.fit(table())
 

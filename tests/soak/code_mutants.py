@@ -379,7 +379,7 @@ HEAVY += (
 )
 HEAVY += ("jsonschema", "ruamel.yaml", "typer.testing", "jinja2", "pulp", "pytest", "_hypothesis_pytestplugin")
 IGNORED = ("pytest.PytestAssertRewriteWarning", "RuntimeWarning")
-"""Words of 64 bits that overflow as they should: numpy tells of it where kernels are not compiled."""
+"""Words of 64 bits that overflow as they should: numpy warns of it where kernels are not compiled."""
 ARGUMENTS = ["-q", "-x", "-p", "no:cacheprovider", "-m", "not spark and not dask"]
 ARGUMENTS += [word for name in IGNORED for word in ("-W", f"ignore::{name}")]
 SURVIVED = "survived"

@@ -313,7 +313,7 @@ def outcome(document: dict[str, Any], runs: list[dict[str, Any]], engine: str, w
 
 
 def shortened(name: str, value: Any) -> Any:
-    """Digests of the parts of a document, so that a difference is told by its part."""
+    """Digests of the parts of a document, so that a difference is reported by its part."""
     if name in ("error", "crash", "released", "state", "quarantined"):
         return value
     return {key: digest(item) for key, item in value.items()} if isinstance(value, dict) else digest(value)

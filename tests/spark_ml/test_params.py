@@ -52,7 +52,7 @@ def test_the_params_of_an_estimator_are_the_parameters_of_its_transformer(name: 
 
 
 @pytest.mark.parametrize("name", CATALOGUE.class_names)
-def test_an_estimator_stands_for_the_very_transformer(name: str) -> None:
+def test_an_estimator_represents_the_very_transformer(name: str) -> None:
     """Each of its examples, by the Params: the defaults are those of the fields."""
     transformer: Any = CATALOGUE.of_class(name)
     names = names_of(transformer)

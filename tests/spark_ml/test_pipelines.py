@@ -111,7 +111,7 @@ def test_a_plan_about_these_records_refuses_others(people: Any, seed: dict[str, 
     model = pps.RankSwap(inputCols=["income"], p=0.1, seed=seed).fit(people)
     assert model.repeatable
     assert model.transform(people.repartition(3)).count() == 60, "known by its content, not by its order"
-    with pytest.raises(DataError, match="speaks of the records it was learnt from"):
+    with pytest.raises(DataError, match="refers to the records it was learnt from"):
         model.transform(people.limit(50))
 
 
@@ -136,7 +136,7 @@ def test_an_estimator_and_a_pipeline_come_back_as_they_were(people: Any, seed: d
         pps.AddNoise.load(str(tmp_path / "swap"))
 
 
-def test_another_seed_than_the_one_fitted_with_is_no_seed(
+def test_another_seed_than_the_one_fitted_with_is_not_a_seed(
     people: Any, seed: dict[str, str], secret: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = str(tmp_path / "swap")
@@ -199,7 +199,7 @@ def test_a_whole_policy_is_a_stage(people: Any, seed: dict[str, str], tmp_path: 
     model.save(str(tmp_path / "release"))
     again = pps.ReleaseModel.load(str(tmp_path / "release"))
     assert rows_of(again.transform(people)) == wanted
-    with pytest.raises(DataError, match="speaks of the records"):
+    with pytest.raises(DataError, match="refers to the records"):
         again.transform(people.limit(40))
     with pytest.raises(Refused, match="KAnonymity"):
         pps.Release(policy={**policy, "guarantees": [{"k_anonymity": {"k": 50}}, closeness]}).fit(people)

@@ -62,7 +62,7 @@ def test_batches_of_spark_are_released_once(session: Any, tmp_path: Path, driver
         publish(frame, 0)
 
 
-def test_what_is_no_batch_of_a_query_is_refused(session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_anything_but_a_batch_is_refused(session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     publish = released_by(tmp_path)
     with pytest.raises(UsageError, match="a batch is a Spark DataFrame, not Table"):
         publish(rows_of([1]), 0)

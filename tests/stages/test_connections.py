@@ -40,7 +40,7 @@ def test_a_relation_comes_back_on_its_own_connection(connection: Any) -> None:
     assert joined.fetchall() == [(3, 100)]
 
 
-def test_a_connection_stands_for_the_engine_under_its_limits(connection: Any) -> None:
+def test_a_connection_represents_the_engine_under_its_limits(connection: Any) -> None:
     connection.execute("SET threads = 1; SET memory_limit = '500MB'")
     before = _state(connection)
     out = CUT.apply(connection.table("visits"), engine=connection)

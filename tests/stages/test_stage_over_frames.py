@@ -148,7 +148,7 @@ def test_what_was_fitted_is_saved_and_read_without_the_seed(tmp_path: Path) -> N
         pp.FittedStage.load(path, seed=SEED)
 
 
-def test_a_drawn_seed_is_told_and_serves_the_object_alone(tmp_path: Path) -> None:
+def test_a_drawn_seed_is_reported_and_serves_the_object_alone(tmp_path: Path) -> None:
     frame = people()
     fitted = RankSwap(columns=["income"], p=0.2).fit(frame)
     assert not fitted.repeatable

@@ -88,7 +88,7 @@ def test_a_recoded_category_is_a_category_of_labels() -> None:
     assert not out["size"].cat.ordered
 
 
-def test_values_of_suppressed_records_are_no_categories() -> None:
+def test_values_of_suppressed_records_are_not_categories() -> None:
     frame = pd.DataFrame({"age": [30] * 5 + [99], "town": pd.Categorical(["a"] * 5 + ["Hermit Rock"])})
     roles = pp.Roles(quasi_identifiers=["age"])
     stage = SuppressRecords(suppress_at_most=0.5)
@@ -156,7 +156,7 @@ def test_an_index_names_no_value_that_is_gone() -> None:
 
 
 def test_buffers_of_polars_texts_hold_no_text_that_is_gone() -> None:
-    """Texts that are gathered share the memory of all of them, which IPC writes as it lies."""
+    """Gathered texts share the memory of all of them, which IPC writes unchanged."""
     frame = pl.DataFrame(
         {"age": [30] * 50 + [99], "note": ["in the town of Ashford"] * 50 + ["Hermit Rock, the house"]}
     )

@@ -65,7 +65,7 @@ def test_a_file_that_was_changed_is_refused(store: ObjectStore, document: dict[s
 
 
 @pytest.mark.deep
-def test_what_is_no_release_is_refused(store: ObjectStore, tmp_path: Path) -> None:
+def test_anything_but_a_release_is_refused(store: ObjectStore, tmp_path: Path) -> None:
     store.files().pipe_file(f"{BUCKET}/raw/a.parquet", b"")
     (tmp_path / "plain").mkdir()
     for path in (f"s3://{BUCKET}/raw", str(tmp_path / "plain")):
@@ -87,7 +87,7 @@ def test_what_lies_where_it_is_to_be_fetched_is_left_alone(
 
 
 @pytest.mark.deep
-def test_a_release_that_is_thrown_away_while_it_is_copied_is_read_anew(
+def test_a_release_that_is_thrown_away_while_it_is_copied_is_read_again(
     store: ObjectStore, document: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pp.release(document)

@@ -76,7 +76,7 @@ def test_a_release_of_a_store_is_a_source_by_its_pointer(
     assert pp.assess(f"{inside}/part-00000.parquet", rules, engine=engine).records > 0
 
 
-def test_a_sink_without_a_release_is_no_table(store: ObjectStore, rules: dict[str, Any]) -> None:
+def test_a_sink_without_a_release_is_not_a_table(store: ObjectStore, rules: dict[str, Any]) -> None:
     files = store.files()
     files.pipe_file(f"{BUCKET}/people/_CURRENT", b'{"release": null, "written_by": "ab"}')
     files.pipe_file(f"{BUCKET}/people/left.parquet", b"")
@@ -161,7 +161,7 @@ def test_parts_of_table_formats_and_odd_keys_are_refused(
 
 @pytest.mark.deep
 @pytest.mark.parametrize("kind", ["cut", "503", "403"])
-def test_a_store_that_fails_is_told_without_its_text(
+def test_a_store_that_fails_is_reported_without_its_text(
     store: ObjectStore, proxy: FaultyProxy, people: pa.Table, rules: dict[str, Any], kind: Any
 ) -> None:
     store.files().pipe_file(f"{BUCKET}/raw/a.parquet", parquet(people))

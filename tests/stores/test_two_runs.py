@@ -61,7 +61,7 @@ def test_a_lock_of_a_process_that_is_gone_is_taken_over_at_once(
 
 
 @pytest.mark.deep
-def test_a_lock_that_nobody_renews_lapses(
+def test_a_lock_that_no_one_renews_lapses(
     store: ObjectStore, document: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = RemoteTarget(SINK).__enter__()
@@ -169,7 +169,7 @@ def test_a_store_that_ignores_conditions_is_found_out(
         with pytest.raises(SinkError, match="another run"), RemoteTarget(SINK):
             pass
         place.publish(staged(place, "new"))
-    assert "keeps to no conditional writes" in caplog.text
+    assert "does not honour conditional writes" in caplog.text
     assert published(store) == "new"
 
 

@@ -45,7 +45,7 @@ def test_a_missing_leaf_is_0() -> None:
     assert one("age=25-39", "age=25-39, sex=m") in found
 
 
-def test_a_missing_inner_cell_stands_for_the_cells_below_it() -> None:
+def test_a_missing_inner_cell_represents_the_cells_below_it() -> None:
     found = relations_of(without(("20-39", "All"), ("20-39", "m"), ("20-39", "f")))
     assert one("sex=m", "age=<20, sex=m", "age=20-24, sex=m", "age=25-39, sex=m") in found
     assert not any("age=20-39" in name for relation in found for _, name in relation)

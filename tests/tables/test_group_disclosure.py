@@ -124,7 +124,7 @@ def test_only_published_pairs_are_a_disclosure() -> None:
     assert rule.observed(figures, hidden) == 0
 
 
-def test_what_is_no_secret_is_allowed() -> None:
+def test_what_is_not_secret_is_allowed() -> None:
     figures = table_of(_handbook())
     assert GroupDisclosure(columns=["hours"], allowed=[{"hours": "full"}]).observed(figures, np.ones(12, bool)) == 0
     with pytest.raises(UsageError, match="'hour' is not a dimension"):

@@ -42,7 +42,7 @@ def noisy(place: Place, stage: Mapping[str, Any] = NOISE, **more: Any) -> dict[s
     return {**found, **SEED, **more}
 
 
-def test_the_same_noise_is_no_news_and_other_noise_is_refused(place: Place) -> None:
+def test_the_same_noise_is_not_news_and_other_noise_is_refused(place: Place) -> None:
     first = pp.release(noisy(place))
     again = pp.release(noisy(place))
     assert "together with 1 earlier release" in again.assessment.verdicts[1].reason
@@ -54,7 +54,7 @@ def test_the_same_noise_is_no_news_and_other_noise_is_refused(place: Place) -> N
     assert len(list(place.ledger.glob("*/[0-9]*-*.entry"))) == 2
 
 
-def test_differences_of_noisy_counts_are_no_populations_in_later_releases(place: Place) -> None:
+def test_differences_of_noisy_counts_are_not_populations_in_later_releases(place: Place) -> None:
     asked = noisy(place)
     asked["guarantees"].append(
         {"differencing": {"at_least": 3, "ledger": str(place.ledger), "key": {"from_env": VARIABLE}}}
@@ -75,7 +75,7 @@ def perturbed(table: Table, away: int) -> Table:
 
 
 def test_what_noise_kept_apart_stays_so_over_releases() -> None:
-    """An unsafe count that an earlier release told by noise keeps a second value, also next to later figures."""
+    """An unsafe count that an earlier release showed with noise keeps a second value, also next to later figures."""
     earlier = perturbed(table_of(EVERYONE, ["region", "sex"]), 3)
     later = table_of(EVERYONE, ["region"])
     found = union([(EVERYONE, [earlier]), (EVERYONE, [later])], pp.tables.MinimumFrequency(at_least=3))
@@ -87,7 +87,7 @@ def test_what_noise_kept_apart_stays_so_over_releases() -> None:
     assert len(small)
     assert set(small.tolist()) <= set(levels.variables.tolist())
     assert pp.tables.TableAudit().judge(found).outcome == "pass"
-    # What was told exactly before is nothing that could be kept apart any more.
+    # What was published exactly before can no longer be protected.
     exact = union([(EVERYONE, [perturbed(earlier, 0)]), (EVERYONE, [later])], pp.tables.MinimumFrequency(at_least=3))
     (family,) = seen_together(exact, exact.tables)
     levels = family.levels({"table": [MinimumFrequency(at_least=3)]}, Settings())
@@ -118,7 +118,7 @@ def test_private_tables_are_in_no_ledger_of_true_figures(place: Place) -> None:
         union([(EVERYONE, [made])])
 
 
-def test_a_table_beside_perturbed_ones_is_counted_without_keys() -> None:
+def test_a_table_next_to_perturbed_ones_is_counted_without_keys() -> None:
     noise = pp.tables.CellKey(D=3, V=2, tables=["small"])
     tables = {"small": {"by": ["region"], "responses": ["count"]}, "large": {"by": ["region", "sex"]}}
     tables["large"]["responses"] = ["count"]
@@ -193,7 +193,7 @@ def test_no_interval_is_worked_out_of_changed_figures(status: str) -> None:
     ],
     ids=lambda each: next(iter(each)),
 )
-def test_rounded_counts_are_no_populations(method: str, guarantee: Any) -> None:
+def test_rounded_counts_are_not_populations(method: str, guarantee: Any) -> None:
     found = pp.validate(FINISHED, judging({"round_table": {"base": 5, "method": method}}, guarantees=[guarantee]))
     assert [each.outcome for each in found.verdicts] == ["error"]
     original = FINISHED.assign(count=[20, 3, 17])

@@ -205,7 +205,7 @@ def test_rounding_to_a_unit_that_rounds_nothing_hides_nothing() -> None:
     assert coarse.loc["S", "quantile_0.5_cost"] == 10.0
 
 
-def test_an_interpolated_value_between_two_persons_is_no_figure_of_many() -> None:
+def test_an_interpolated_value_between_two_persons_is_not_a_figure_of_many() -> None:
     costs = {"N": [0] * 5 + [1000] * 5, "S": [1] * 9}
     found = released(costs, ["count", {"quantile": "cost", "q": 0.5, "unit": 100}])
     assert np.isnan(found.loc["N", "quantile_0.5_cost"])

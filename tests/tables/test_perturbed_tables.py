@@ -197,7 +197,7 @@ def test_averages_of_two_tables_count_each_sum_once() -> None:
     assert observed == pytest.approx(v / (1 + 1 / 3 + 1 / 2 + 1 / 6 + 1 / 3 + 1 / 9))
 
 
-def test_a_table_without_noise_is_no_pass() -> None:
+def test_a_table_without_noise_is_not_a_pass() -> None:
     with pytest.raises(Refused, match="no noise to be averaged"):
         pp.check(table(people()), [pp.tables.Averaging(at_least=1)])
 

@@ -199,7 +199,7 @@ def test_values_of_a_domain_are_read_as_values_of_their_column(embedded: Engine)
         counts("ok", "yes", "no")
 
 
-def test_every_run_draws_anew_and_pays_until_nothing_is_left(tmp_path: Path) -> None:
+def test_every_run_draws_again_and_pays_until_nothing_is_left(tmp_path: Path) -> None:
     stage = noise(tmp_path, limit=3)
     made = table(stage, None, "count")
     shown = [stage.apply(made).measures[COUNT].shown.tolist() for _ in range(3)]
@@ -318,7 +318,7 @@ def test_bad_parameters_are_usage_errors(tmp_path: Path, changes: dict[str, Any]
 
 
 def test_sums_need_bounds_and_weights_are_not_served(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="need what a contributor's part is clipped to"):
+    with pytest.raises(UsageError, match="need bounds for a contributor's part"):
         table(noise(tmp_path, bounds={}))
     with pytest.raises(UsageError, match="`weight` are not served"):
         table(noise(tmp_path), None, "count", weight="cost")
@@ -448,7 +448,7 @@ def test_policies_that_look_at_true_figures_are_refused(document: Documents, nam
         pp.Policy.from_dict(document(**changes))
 
 
-def test_stages_beside_the_noise_are_refused(document: Documents) -> None:
+def test_stages_next_to_the_noise_are_refused(document: Documents) -> None:
     more = document()
     more["transform"].append({"round_table": {"base": 5}})
     with pytest.raises(PolicyError, match="the only stage after aggregate"):
@@ -459,7 +459,7 @@ def test_stages_beside_the_noise_are_refused(document: Documents) -> None:
         pp.Policy.from_dict(more)
     more = document()
     more["transform"][1]["private_table"]["bounds"] = {}
-    with pytest.raises(PolicyError, match="clipped to"):
+    with pytest.raises(PolicyError, match="bounds for a contributor"):
         pp.Policy.from_dict(more)
 
 

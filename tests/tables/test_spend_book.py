@@ -99,7 +99,7 @@ def test_a_folder_that_cannot_be_written_pays_for_nothing(tmp_path: Path, monkey
         SpendBook(tmp_path).spend("visits", TENTH, Fraction(1))
 
 
-def test_spends_are_private_and_beside_a_ledger(tmp_path: Path) -> None:
+def test_spends_are_private_and_next_to_a_ledger(tmp_path: Path) -> None:
     book = SpendBook(tmp_path / "ledger")
     book.spend("visits", TENTH, Fraction(1))
     assert book.folder.stat().st_mode & 0o077 == 0

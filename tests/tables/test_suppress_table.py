@@ -257,7 +257,7 @@ def test_marks_tell_which_counts_are_small_and_the_audit_knows() -> None:
     assert other.any()
 
 
-def test_a_blank_beside_a_mark_is_at_least_n() -> None:
+def test_a_blank_next_to_a_mark_is_at_least_n() -> None:
     """9 with a mark and 11 without one under a total of 20: 20 - 10 = 10 is the most that the marked can leave."""
     frame = pd.DataFrame({"region": ["N"] * 9 + ["S"] * 11})
     asked = [T.MinimumFrequency(at_least=10), T.TableAudit()]
@@ -388,7 +388,7 @@ def test_nothing_public_says_why_a_cell_is_hidden() -> None:
     assert {"cost", "fixed", "avoid", "nodes", "time_limit", "pattern"} <= set(stage.withheld)
 
 
-def test_a_loss_is_told_by_response_and_level() -> None:
+def test_a_loss_is_reported_by_response_and_level() -> None:
     table, asked = one_table()
     safe = T.SuppressTable().apply(table, guarantees=asked)
     counted = table.measures["count"].figures.contributors

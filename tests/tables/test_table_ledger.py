@@ -94,7 +94,7 @@ def test_enough_joiners_are_a_population_that_may_be_known(place: Place) -> None
     assert pp.release(place.policy(["region"])).assessment.passed
 
 
-def test_joiners_and_leavers_of_one_cell_are_no_population(place: Place) -> None:
+def test_joiners_and_leavers_of_one_cell_are_not_a_population(place: Place) -> None:
     pp.release(place.policy(["region"]))
     place.write([*EVERYONE[1:], *JOINER])
     assert pp.release(place.policy(["region"])).assessment.passed

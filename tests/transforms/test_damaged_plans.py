@@ -224,7 +224,7 @@ def test_groups_are_of_the_columns_and_the_k_of_the_policy(
 
 
 @pytest.mark.parametrize("scale", [0, 0.0, -1.0, 10**400, None])
-def test_no_scale_of_a_plan_leaves_a_number_as_it_is(
+def test_no_scale_of_a_plan_leaves_a_number_unchanged(
     people: pd.DataFrame, plans: dict[str, Any], engine: Engine, scale: Any
 ) -> None:
     place = ("stages", 0, "detail", "groups", 0, "scale", 0, "income")

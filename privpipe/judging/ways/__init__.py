@@ -25,9 +25,9 @@ E = TypeVar("E")
 
 
 class WayOfJudging:
-    """How entries that read one thing are judged, and what they cannot be asked.
+    """How entries that read one thing are judged, and which requests are refused.
 
-    Subclasses name the `way` of which entries say that it is theirs, and give `verdicts`, unless its entries are judged
+    Subclasses name the `way` that entries declare, and define `verdicts`, unless its entries are judged
     by the counts of classes that all of them share. One that `counts_persons`
     serves `person_id`; one that `serves_wildcard` means the same whether blanks match anything or nothing. One that
     `takes_keys` reads the quasi-identifiers of an expectation; `no_expectation` states why a batch cannot be judged
@@ -74,7 +74,7 @@ class WayOfJudging:
 
 
 class ByOriginal(WayOfJudging):
-    """Compares with the original, next to which persons and blanks are what they are in it."""
+    """Compares with the original; persons and blanks are those of the original."""
 
     counts_persons: ClassVar[bool] = True
     serves_wildcard: ClassVar[bool] = True
@@ -86,12 +86,12 @@ class ByOriginal(WayOfJudging):
 
 
 def of_kind(entries: Mapping[int, Guarantee], kind: type[E]) -> dict[int, E]:
-    """The entries as what a way of judging takes them for.
+    """The entries as the type that a way of judging requires.
 
     Raises
     ------
     TypeError
-        One declares that it is judged in this way and lacks what that takes.
+        An entry declares that it is judged in this way and lacks what the way requires.
     """
     found: dict[int, E] = {}
     for at, entry in entries.items():

@@ -45,7 +45,7 @@ class ByColumns(WayOfJudging):
 
 
 class ByFacts(WayOfJudging):
-    """The histograms of the judged table alone."""
+    """Only the histograms of the judged table."""
 
     way = FACTS
 
@@ -92,7 +92,7 @@ def _counted(context: JudgingContext, columns: tuple[str, ...], weight: str | No
 
 
 class ByProcess(WayOfJudging):
-    """The process decides; no attacker's knowledge of some columns is taken for granted."""
+    """The process decides; no assumption is made about which columns an attacker knows."""
 
     way = PROCESS
     no_expectation: ClassVar[str] = (

@@ -1,4 +1,4 @@
-"""Judge a release together with earlier ones: by a ledger, or by the released tables alone."""
+"""Judge a release together with earlier ones: by a ledger, or only by the released tables."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NO_LEDGER = (
 
 
 class ByHistory(WayOfJudging):
-    """Without what an entry needs an error, never a pass."""
+    """An error if what an entry needs is missing, never a pass."""
 
     way = HISTORY
     counts_persons: ClassVar[bool] = True
@@ -72,7 +72,7 @@ def _by_tables(entry: HistoryMeasure, context: JudgingContext) -> Verdict:
             raise DataError(
                 f"earlier[{path}] has none of the quasi-identifiers: it cannot be compared with this release"
             )
-    # By what an earlier release lacks no row is joined with it; each is compared over the columns it shares.
+    # Each earlier release is joined and compared only over the columns that it shares.
     current = engine.distinct(judged_table.left, [*(name for name in keys if name in names), *joined])
     if not current.num_rows:
         return not_judged(entry, ALL_SUPPRESSED)

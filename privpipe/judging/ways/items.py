@@ -132,7 +132,7 @@ class _CountedItems:
         return self._lengths[column]
 
     def supports(self, counting: _Supports) -> Ints:
-        """Records that hold each combination which is asked for."""
+        """Records that hold each requested combination."""
         if counting not in self._counts:
             found = self._judged_table.engine.reduce_rows(
                 self._judged_table.left, [counting.column.name], counting, Facts()
@@ -144,7 +144,7 @@ class _CountedItems:
 def _verdict(counted: _CountedItems, entry: Guarantee, rules: JudgingRules) -> Verdict:
     """The verdict over a set-valued column.
 
-    Lengths are counted first, so that what it would cost is known before any combination is hashed.
+    Lengths are counted first, so that the cost is known before any combination is hashed.
 
     Raises
     ------

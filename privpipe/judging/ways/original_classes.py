@@ -45,7 +45,7 @@ class NotAlike(PrivpipeError):
 
 @dataclass
 class Alike:
-    """The tables of a comparison, by what they are; each column is brought into one form in all of them.
+    """The tables of a comparison, by their kind; each column is converted to one form in all of them.
 
     `numbers` are the columns brought that hold numbers in both: of two that differ it is known that they do.
     """
@@ -369,7 +369,7 @@ def _verdict(entry: JoinedClassMeasure, context: JudgingContext) -> Verdict:
 
 
 class ByRecodedTables(WayOfJudging):
-    """Entries over the same columns share one count; without an original the release alone is judged."""
+    """Entries over the same columns share one count; without an original only the release is judged."""
 
     way = RECODED_TABLES
     serves_wildcard: ClassVar[bool] = True
@@ -402,7 +402,7 @@ class ByRecodedTables(WayOfJudging):
 
 
 def _blanks(rules: JudgingRules) -> tuple[str | None, ...]:
-    """What a released cell holds where it may stand for any value."""
+    """What a released cell holds where it may represent any value."""
     if rules.nulls != "wildcard":
         return (rules.mark,)
     return (rules.mark, None) if rules.wildcard is None else (rules.mark, None, rules.wildcard)

@@ -175,7 +175,7 @@ ROWS_NOT_GIVEN = "needs the rows of the release and of the original in their ord
 
 
 class ByPositions(WayOfJudging):
-    """The run hands positions over, or why there are none."""
+    """The run passes positions, or the reason why there are none."""
 
     way = POSITIONS
     counts_persons: ClassVar[bool] = True
@@ -262,7 +262,7 @@ def _beside(
 
 
 def _arranged(table: pa.Table, order: Stream | None) -> pa.Table:
-    """The rows in a keyed order of what they hold, by which they are sampled; identical rows are interchangeable."""
+    """The rows in a keyed order of their contents, in which they are sampled; identical rows are interchangeable."""
     from privpipe.draws import Seed
     from privpipe.kernels.ids.record_ids import content_hash
 

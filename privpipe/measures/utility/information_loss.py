@@ -37,7 +37,7 @@ UNPAIRED = (
 OF_NUMBERS = ("il1s", "il1", "sse_sst", "arctan", "moments", "correlation", "eigen", "wasserstein")
 OF_MODELS = ("propensity", "specks", "classifier", "regression")
 OF_LABELS = ("entropy", "kl", "classifier")
-"""Losses that compare values with labels; the others compare what is in the tables, whatever it means."""
+"""Losses that compare values with labels; the others compare the texts of the tables, whatever they mean."""
 LIKE_MOMENTS = ("moments", "correlation", "eigen", "regression")
 SMALLEST_SHOWN = 20
 
@@ -151,10 +151,10 @@ class InformationLoss(FilePairMeasure, DistinctPairMeasure, TableMeasure):
         if self.model == "tree":
             from privpipe.measures.utility.loss_models import require_trees
 
-            require_trees()  # what is not installed is reported before any work
+            require_trees()  # a missing library is reported before any work
 
     def _check_whole(self) -> None:
-        """What belongs to losses of whole tables alone."""
+        """Parameters that only losses of whole tables take."""
         owner = "InformationLoss"
         if self.holdout is not None and self.measure not in (*UNPAIRED, "classifier"):
             raise UsageError(

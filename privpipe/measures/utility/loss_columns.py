@@ -53,7 +53,7 @@ NAMES = (
 )
 """Losses that are ours."""
 REGISTERED: dict[str, RegisteredLoss] = {}
-"""Registered losses by name; of this process alone."""
+"""Registered losses by name, in this process only."""
 
 
 @dataclass(frozen=True)
@@ -211,7 +211,7 @@ class Design:
 def design_of(files: FilePair, names: Sequence[str], *, products: bool, standardise: bool) -> Design:
     """The matrices of a regression over these columns.
 
-    Numbers enter as they are, with a column for missing ones (which stand at the mean); other columns by a column for
+    Numbers enter unchanged, with a column for missing ones (placed at the mean); other columns by a column for
     each category but the first, of at most `MOST_LEVELS` in both files together.
 
     Parameters
@@ -238,7 +238,7 @@ def design_of(files: FilePair, names: Sequence[str], *, products: bool, standard
 
 
 def _varying_columns(files: FilePair, name: str) -> list[tuple[str, Floats, Floats]]:
-    """What a column enters as, without what has one value on both sides."""
+    """The columns as which a column enters, without those that have one value on both sides."""
     found = _numbers_of(files, name) or _categories_of(files, name)
     return [(label, x, y) for label, x, y in found if not (x == x[0]).all() or not (y == x[0]).all()]
 
@@ -301,10 +301,10 @@ def _texts(files: FilePair, side: Any, name: str) -> list[Text]:
 
 
 def labelled_column(files: FilePair, name: str) -> LabelledColumn | None:
-    """A column in codes with what its labels stand for; None where values times labels are too many to lay out.
+    """A column in codes with the values of its labels; None where values times labels are too many for an array.
 
-    A label stands for a value that is the same text, that the column's hierarchy puts under it, or that the range or
-    set it names takes in; ``*``, a missing cell and a label that nothing explains stand for every value. Where no
+    A label represents a value that is the same text, that the column's hierarchy puts under it, or that the range or
+    set it names includes; ``*``, a missing cell and a label that nothing explains represent every value. Where no
     records are paired a missing cell does so only if the original has none, and a text that nothing explains is a
     value that the original lacks.
     """
@@ -339,7 +339,7 @@ def labelled_column(files: FilePair, name: str) -> LabelledColumn | None:
 
 
 def _by_hierarchy(hierarchy: Any, domain: list[Text], labels: list[Text], covers: Bools, leaves: Floats) -> None:
-    """Lay out what the labels of the hierarchy's levels cover, each by its lowest."""
+    """Fill in the values that the labels of the hierarchy's levels cover, each by its lowest level."""
     codes = hierarchy.encode(domain)
     known = codes >= 0
     for level in range(hierarchy.height, -1, -1):

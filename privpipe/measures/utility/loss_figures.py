@@ -25,7 +25,7 @@ NO_NUMBERS = "no column is a number in both tables"
 
 @dataclass(frozen=True)
 class LossFigure:
-    """A figure, and what it is based on.
+    """A figure and its basis.
 
     Parameters
     ----------

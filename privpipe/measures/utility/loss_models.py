@@ -1,4 +1,4 @@
-"""Information loss by what models make of the release: propensity scores, regressions, classifiers."""
+"""Information loss by models fitted to the release: propensity scores, regressions, classifiers."""
 
 from __future__ import annotations
 
@@ -269,7 +269,7 @@ def chance_level(files: TableFiles, by: str | None, figure: Figure) -> float | N
 def by_groups(files: TableFiles, column: str, figure: Figure) -> LossFigure:
     """The largest figure within the groups of a column of `LEAST_GROUP` originals or more.
 
-    Undefined where a group has no released row, or no figure: what was ruined is not to be passed over.
+    Undefined where a group has no released row, or no figure: a destroyed group must not be ignored.
     """
     whole = files.unpaired()
     levels, (before, after) = coded(whole, column)

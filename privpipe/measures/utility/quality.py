@@ -94,7 +94,7 @@ class Quality(DistinctPairMeasure):
     observes = float | dict[str, float]
     source = "Iyengar, KDD 2002; Bayardo, Agrawal, ICDE 2005; Xu et al., KDD 2006; Ghinita et al., VLDB 2007"
     threat = "A release is so coarse that it is of no use; this is not a privacy figure."
-    formula = "the loss that the stage generalize minimises, over the release as it is, <= at_most"
+    formula = "the loss that the stage generalize minimises, over the release, <= at_most"
     choose = (
         "loss runs from 0 (raw) to 1 (nothing left); below 0.3 most analyses of single columns survive. gcp compares "
         "releases made by different methods."

@@ -164,7 +164,7 @@ def _suppressed(
 
 
 def _alone(pair: DistinctPair, columns: Sequence[str], fixed: Sequence[str], response: str | None) -> Recoded:
-    """From the labels alone, any value of which stands for all; what was suppressed has no value."""
+    """Only from the labels, any value of which represents all; a suppressed cell has no value."""
     released = pair.released
     counts = _counts(released)
     hierarchies, codes, levels = [], [], []

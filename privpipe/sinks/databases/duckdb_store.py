@@ -123,7 +123,7 @@ class DuckdbStore(FileStore):
             file.execute("DETACH privpipe_loaded")
 
     def _keep(self, file: Any) -> None:
-        """Copy what is published aside; the open file is ours alone meanwhile."""
+        """Copy the published rows aside; only this run has the file open meanwhile."""
         if self._run(file) is None:
             self._kept = None
             return

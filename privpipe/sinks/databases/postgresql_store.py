@@ -139,7 +139,7 @@ class Session:
             self.do("SET search_path = pg_catalog, pg_temp")  # no functions and operators of other users
             self.do(f"SET lock_timeout = '{PATIENCE}'")
             self.commit()
-        except BaseException:  # raised again; an open session would hold what it locked
+        except BaseException:  # raised again; an open session would keep its locks
             self.close()
             raise
 
@@ -171,7 +171,7 @@ class Session:
 
     def close(self) -> None:
         """Close the connection, and release its lock."""
-        with suppress(Exception):  # what cannot be closed is closed already
+        with suppress(Exception):  # if it cannot be closed, it is closed already
             self._connection.close()
 
     def find(self, schema: str, name: str, outcome: str = NOTHING) -> Found | None:
@@ -327,8 +327,8 @@ class PostgresqlStore(Store):
         try:
             if self._locked:
                 self.drop_loaded()
-        except SinkError as problem:  # what the run ends with is reported first; the next run tries again
-            log.warning("what was staged could not be dropped (%s); the next run does it", problem)
+        except SinkError as problem:  # the run's own error is reported first; the next run tries again
+            log.warning("staged tables could not be dropped (%s); the next run drops them", problem)
         finally:
             self._close()
 
@@ -433,7 +433,7 @@ class PostgresqlStore(Store):
         self._own = Session(self.database, self.called)
         self._schema = self._schema or self._own.schema
         if not self._schema:
-            problem = self._own.failed("the user has no schema of its own to write to; set `schema.table`")
+            problem = self._own.failed("the user has no schema to write to; set `schema.table`")
             self._close()
             raise problem
         self.database = self._at(self._name)
@@ -490,7 +490,7 @@ class PostgresqlStore(Store):
         return run, found.number
 
     def _set_aside(self, old: Mapping[str, int]) -> _Kept:
-        """Keep what is published in private tables, and leave each published one empty or its name free."""
+        """Keep the published rows in private tables, and leave each published table empty or its name free."""
         for name in old:
             self._session.do(f"LOCK TABLE {self._quoted(name)} IN SHARE ROW EXCLUSIVE MODE")
         texts = self._documents()

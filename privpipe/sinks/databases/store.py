@@ -126,7 +126,7 @@ class StagedRows:
 
 @contextmanager
 def checked_reader(rows: StagedRows, kind: Kind) -> Iterator[pa.RecordBatchReader]:
-    """All rows as a stream of Arrow's, each block checked; what is wrong with one is raised unchanged.
+    """All rows as an Arrow stream, each block checked; the error of a block is raised unchanged.
 
     Raises
     ------
@@ -147,7 +147,7 @@ def checked_reader(rows: StagedRows, kind: Kind) -> Iterator[pa.RecordBatchReade
 
     try:
         yield pa.RecordBatchReader.from_batches(rows.schema, checked())
-    except Exception:  # drivers wrap what the reader raised in their own classes; all else is raised unchanged
+    except Exception:  # drivers wrap the reader's exceptions in their own classes; all others are raised unchanged
         if wrong:
             raise wrong[0] from None
         raise
@@ -248,7 +248,7 @@ class Release:
 
     @property
     def comment(self) -> str:
-        """What is written at the table: only what the public documents say.
+        """The comment on the table: only what the public documents state.
 
         Examples
         --------
@@ -282,11 +282,11 @@ class Store(ABC):
     database: Database
     """With the table of the sink."""
     members: tuple[str, ...] = ONE
-    """Of several tables, what stands after the name of the sink: `visits` in `clinic_visits`."""
+    """For several tables, the part after the name of the sink: `visits` in `clinic_visits`."""
 
     @abstractmethod
     def take(self, area: Path) -> None:
-        """Take the lock, refuse what is not ours, and clean up behind killed runs.
+        """Take the lock, refuse foreign tables, and clean up after killed runs.
 
         Parameters
         ----------
@@ -296,11 +296,11 @@ class Store(ABC):
 
     @abstractmethod
     def require_free(self) -> None:
-        """Refuse what a release would be refused for, without a lock and without a change."""
+        """Refuse whatever a release would be refused for, without a lock or a change."""
 
     @abstractmethod
     def leave(self) -> None:
-        """Remove what this run staged or kept, and release the lock."""
+        """Remove everything this run staged or kept, and release the lock."""
 
     @abstractmethod
     def load(self, rows: Mapping[str, StagedRows], folder: Path) -> Mapping[str, Database]:
@@ -316,11 +316,11 @@ class Store(ABC):
 
     @abstractmethod
     def publish(self, release: Release) -> None:
-        """Replace the published rows, documents and comments by what was loaded, in one transaction."""
+        """Replace the published rows, documents and comments by the loaded ones, in one transaction."""
 
     @abstractmethod
     def withdraw(self, run_id: str) -> None:
-        """Put back what was published before, in one transaction; nothing where another run is published."""
+        """Restore the previous release, in one transaction; nothing where another run is published."""
 
     @abstractmethod
     def current(self) -> str | None:
@@ -475,7 +475,7 @@ class FileStore(Store):
             self.require_ours()
 
     def require_writable(self) -> None:
-        """Refuse a file or a folder that is read-only, before anything is worked out."""
+        """Refuse a read-only file or folder, before any work."""
         folder = next(each for each in self.path.parents if each.is_dir())
         for place in (self.path, folder):
             if place.exists() and not os.access(place, os.W_OK):
@@ -551,11 +551,11 @@ class FileStore(Store):
 
     @abstractmethod
     def swap(self, release: Release) -> None:
-        """Keep what is published aside, and replace it by what was loaded in one transaction."""
+        """Put the published rows aside, and replace them by the loaded ones in one transaction."""
 
     @abstractmethod
     def restore(self) -> None:
-        """Put back what was kept."""
+        """Restore the kept rows."""
 
     @abstractmethod
     def is_bare(self) -> bool:
@@ -563,4 +563,4 @@ class FileStore(Store):
 
     @abstractmethod
     def scrub(self) -> None:
-        """Overwrite what replaced rows, dropped tables and broken transactions left in the file."""
+        """Overwrite remains of replaced rows, dropped tables and broken transactions in the file."""

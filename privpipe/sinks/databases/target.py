@@ -81,14 +81,14 @@ def _of_file(database: Database, members: tuple[str, ...]) -> Store:
     if kind is None and path.exists() and path.stat().st_size:
         raise SinkError(
             database.located(
-                f"{database.called()} is neither a DuckDB nor a SQLite file (its first bytes say so); name another file"
+                f"{database.called()} is neither a DuckDB nor a SQLite file (by its first bytes); name another file"
             )
         )
     kind = kind or ENDINGS.get(path.suffix.casefold())
     if kind is None:
         raise UsageError(
             database.located(
-                f"{database.called()} is not there yet, and its ending does not say what to make: end it in .duckdb or "
+                f"{database.called()} does not exist, and its suffix does not show its kind: end it in .duckdb or "
                 ".sqlite"
             )
         )
@@ -109,7 +109,7 @@ class DatabaseTarget(WholeReleases):
     home : Path
         The folder in which the work area of a server's sink is; that of a file is next to the file.
     members : tuple of str
-        Of related tables, their names: each is published as a table of its own, all in one transaction.
+        For related tables, their names: each is published as a separate table, all in one transaction.
 
     Raises
     ------
@@ -148,7 +148,7 @@ class DatabaseTarget(WholeReleases):
         self._store.leave()
 
     def require_free(self) -> None:
-        """Refuse what could not be published to now, without making or locking anything.
+        """Refuse a target that could not be published to now, without making or locking anything.
 
         Raises
         ------
@@ -181,7 +181,7 @@ class DatabaseTarget(WholeReleases):
         return loaded
 
     def landed_tables(self, run_id: str) -> Mapping[str, Database]:
-        """The same of related tables, each of which has its folder of part files."""
+        """The same for related tables, each of which has its folder of part files."""
         parts = self.rows(run_id)
         with sink_faults(self.name):
             rows = {member: StagedRows(parts / member) for member in self._store.members}
@@ -194,7 +194,7 @@ class DatabaseTarget(WholeReleases):
         return {"table": str(self._store.table)}
 
     def publish(self, run_id: str) -> str:
-        """See `Target.publish`; when it raises, `withdraw` sees to what had been done."""
+        """See `Target.publish`; when it raises, `withdraw` undoes the completed steps."""
         with sink_faults(self.name):
             home = self.stage(run_id) / METADATA
             texts = {path.stem: path.read_text(encoding="utf-8") for path in home.glob("*.json")}

@@ -127,7 +127,7 @@ class Shifted:
     person: str | None
     key: bytes = field(repr=False)
     place: str
-    """Where the stage stands, for errors: a cluster applies a stage when a later one reads its rows."""
+    """The place of the stage, for errors: a cluster applies a stage when a later one reads its rows."""
 
     def __call__(self, rows: RowBlock) -> RowBlock:
         from privpipe.kernels.columns.cell_words import scaled_numbers

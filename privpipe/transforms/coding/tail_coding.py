@@ -68,7 +68,7 @@ class TailCode(RowTransformer):
     ] = "threshold"
     label: Annotated[str | None, Doc("text for replace: label; the column becomes text")] = None
     at_least: Annotated[int, Ge(1), Doc("fewest records (or persons, with person_id) that a mean may be of")] = 5
-    round: Annotated[bool, Doc("round a mean, or what is on a boundary, to a whole number")] = False
+    round: Annotated[bool, Doc("round a mean, or a value on a boundary, to a whole number")] = False
     nulls: Annotated[Literal["keep", "refuse"], Doc("keep leaves missing values; refuse makes them an error")] = "keep"
     by: Annotated[tuple[str, ...], ColumnNames(), Doc("columns whose combinations have a threshold and mean each")] = ()
     small_strata: Annotated[SmallStrata, Doc("strata without records enough: refuse, suppress or merge")] = "refuse"
@@ -103,7 +103,7 @@ class TailCode(RowTransformer):
             raise UsageError(f"{owner}: distance is over at least two columns; of one give at or quantile")
         if self.replace == "label" or self.label is not None:
             raise UsageError(
-                f"{owner}: label stands for a single value, and distance codes several together; set replace: "
+                f"{owner}: label replaces a single value, and distance codes several together; set replace: "
                 "threshold or replace: mean"
             )
 
@@ -238,7 +238,7 @@ class TailCode(RowTransformer):
     def _thresholds(
         self, engine: Primitives, table: Any, column: str, strata: Strata, context: StageContext
     ) -> list[Any]:
-        """Of each stratum in the exact units of the column; None without values."""
+        """For each stratum, in the exact units of the column; None without values."""
         if self.at is not None:
             found = context.schema.field(column).type
             return [exact_limit(type(self).__name__, self.at, found, self.upper)] * len(strata)
@@ -312,9 +312,9 @@ class TopCode(TailCode):
         boundary: each of its values keeps its side of the centre, and records that are extreme only in combination
         are coded too. Top coding takes the records whose value furthest from its centre is above it, bottom
         coding the others; both together leave none outside. Centre and scatter are the minimum covariance determinant
-        (FAST-MCD, re-weighted) of the complete records of the stratum, r is its rank, and how far a value lies is
+        (FAST-MCD, re-weighted) of the complete records of the stratum, r is its rank, and distances are
         measured in units of 1.4826 times the median absolute deviation. A record that misses values is measured over
-        those it has. Who lies off a plane that holds most records is moved next to the centre.
+        those it has. A record off a plane that holds most records is moved next to the centre.
     replace : {"threshold", "mean", "label"}
         threshold: of a distance, the point of the boundary. mean: of the replaced values, which keeps the sum of each
         column; refused where fewer than `at_least` records are replaced. label: the column becomes text; not for a
@@ -373,9 +373,9 @@ class BottomCode(TailCode):
         boundary: each of its values keeps its side of the centre, and records that are extreme only in combination
         are coded too. Bottom coding takes the records whose value furthest from its centre is below it, top
         coding the others; both together leave none outside. Centre and scatter are the minimum covariance determinant
-        (FAST-MCD, re-weighted) of the complete records of the stratum, r is its rank, and how far a value lies is
+        (FAST-MCD, re-weighted) of the complete records of the stratum, r is its rank, and distances are
         measured in units of 1.4826 times the median absolute deviation. A record that misses values is measured over
-        those it has. Who lies off a plane that holds most records is moved next to the centre.
+        those it has. A record off a plane that holds most records is moved next to the centre.
     replace : {"threshold", "mean", "label"}
         threshold: of a distance, the point of the boundary. mean: of the replaced values, which keeps the sum of each
         column; refused where fewer than `at_least` records are replaced. label: the column becomes text; not for a

@@ -133,7 +133,7 @@ def _ends(engine: Primitives, table: Any, column: str, strata: Strata, unit: str
 
 @dataclass(frozen=True)
 class _PersonGroup:
-    """The group of each record's person, of so many."""
+    """The group of each record's person, one of `groups`."""
 
     unit: str
     key: bytes = field(repr=False)
@@ -256,7 +256,7 @@ Tails = dict[tuple[int, int], Tail]
 class BeyondSums:
     """Sums of the values beyond and their persons, by column and stratum; and infinite cells by column.
 
-    `averaged`: whether a mean is asked of them; else they are only counted.
+    `averaged`: whether their mean is needed; else they are only counted.
     """
 
     strata: Strata
@@ -347,7 +347,7 @@ class DistanceCode:
 
     @property
     def least(self) -> int:
-        """Complete records below which it is undefined who is far."""
+        """Complete records below which it is undefined which records are far."""
         return 2 * (len(self.columns) + 1)
 
     def learn(
@@ -397,7 +397,7 @@ class DistanceCode:
         return {**detail, "nulls": counts, "regions": self._figures(engine, table, strata, regions, context, mean)}
 
     def apply(self, rows: RowBlock, strata: Strata, regions: list[Mapping[str, Any] | None]) -> RowBlock:
-        """One block, with its coded records as they are released."""
+        """One block, with its coded records as released."""
         rows, numbers = strata.kept(rows)
         points = _points(rows, self.columns)
         coded, made = np.zeros(len(rows), np.bool_), points.copy()
@@ -446,7 +446,7 @@ class DistanceCode:
         if short:
             raise DataError(
                 f"{context.place}: {self._in_strata(short)}fewer than {self.least:,} records have a value in each of "
-                f"{names}, too few to know who is far; code the columns one by one, by `quantile`"
+                f"{names}, too few to know which are far; code the columns one by one, by `quantile`"
             )
         for column, count in flat.items():
             raise DataError(
@@ -467,7 +467,7 @@ class DistanceCode:
         context: StageContext,
         mean: Any,
     ) -> list[dict[str, Any] | None]:
-        """Regions as a plan holds them, with the number of coded records and, where asked, their mean."""
+        """Regions as a plan holds them, with the number of coded records and, where needed, their mean."""
         persons = PersonCounts(units_of(context), self.at_least, context.seed_key)
         counting = _CodedSums(strata, self.columns, tuple(regions), self.upper, persons)
         columns = tuple(dict.fromkeys((*self.by, *self.columns, *persons.columns)))

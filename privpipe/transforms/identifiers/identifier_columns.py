@@ -122,7 +122,7 @@ class Pseudonymise(Transformer):
     key: Annotated[
         dict[str, str], Doc("where the key is kept: {from_env: NAME} or {from_file: PATH}; at least 32 bytes")
     ] = field(repr=False)
-    domain: Annotated[str, Doc("a name for what is identified; other domains give other pseudonyms")]
+    domain: Annotated[str, Doc("a name for the kind of identifier; other domains give other pseudonyms")]
     length: Annotated[int, Ge(1), Le(51), Doc("characters of a pseudonym, 5 bits each")] = 26
     canonical: Annotated[Literal["typed", "text"], Doc("typed distinguishes 1 from '1'; text does not")] = "typed"
 

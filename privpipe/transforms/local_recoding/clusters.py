@@ -31,7 +31,7 @@ __all__ = ["Clusters", "block_tree", "clustered", "cut_parts", "parts_of", "pool
 
 
 def block_tree(tuples: Tuples, most: int) -> CutTree:
-    """The tree whose leaves hold at most so many combinations, or meet the guarantees in no smaller part."""
+    """The tree whose leaves hold at most a number of combinations, or have no part that meets the guarantees."""
     if len(tuples) <= most:
         return _tree(np.array([-1]), np.zeros(1, np.int64))
     tree = _grown(tuples)
@@ -154,21 +154,21 @@ def _codes(tuples: Tuples) -> Codes:
 
 Levels = NDArray[np.int16]
 DRAWS = Stream(b"privpipe/cluster")
-"""The search adds no noise: what it draws is public, and the same for everyone."""
+"""The search adds no noise: its draws are public, and the same for everyone."""
 NEIGHBOURS = 20
 POOL = 500
 """Combinations among which neighbours are looked for."""
 RESETS = 4
-"""How often the columns' weights follow what they lose."""
+"""How often the columns' weights are updated by their losses."""
 MOST_TRIES = 4
 SMALL = 4096
-"""A table of fewer combinations is searched as long as one of so many, several times and from two starts."""
+"""A table of fewer combinations is searched as long as one of this many, several times and from two starts."""
 MOST_RECORDS = 1 << 26
 """Records of a block whose losses are counted in full units; beyond, in coarser ones."""
 
 
 class Clusters:
-    """The groups of all blocks, and what they make of each combination."""
+    """The groups of all blocks, and the labels that they give each combination."""
 
     def __init__(self, tuples: Tuples, steps: int, block: int) -> None:
         self.steps = steps
@@ -178,7 +178,7 @@ class Clusters:
         self.checked = 0
 
     def unlimited(self) -> Clusters:
-        """These: no limit was asked for."""
+        """These: no limit was set."""
         return self
 
     def detail(self) -> dict[str, Any]:
@@ -318,7 +318,7 @@ class _Block:
         return class_numbers(named, [(at, np.arange(size), size) for at, size in enumerate(many)])[0]
 
     def searched(self, steps: int, stream: Stream) -> Levels:
-        """Levels after so many steps; the start's where these lose less."""
+        """Levels after a number of steps; the start's where these lose less."""
         order, _ = self._pools
         rows = Combinations(self._leaves[order], self._held[order], self._around)
         groups = self._groups[order]
@@ -362,7 +362,7 @@ class _Block:
         return _common_levels(self.tuples, placed[numbers])
 
     def _weights(self, groups: Ints) -> list[int]:
-        """Of each column, 1 / (1 + u) in units: what its loss counts in that of the geometric mean."""
+        """For each column, 1 / (1 + u) in units: the weight of its loss in that of the geometric mean."""
         single, counts = self._single, self._held[:, 0]
         placed = np.empty(len(groups), dtype=np.int64)
         placed[self._pools[0]] = groups
@@ -403,7 +403,7 @@ def _spread(bad: Bools, before: Ints, after: Ints) -> Bools:
 
 
 def _labels(tuples: Tuples, weights: list[int] | None = None) -> Labels:
-    """The columns' trees; a column that stays unchanged has labels of its values alone."""
+    """The columns' trees; a column that stays unchanged has only its values as labels."""
     coarser = 1
     while int(tuples.rows.counts.sum()) * len(tuples.columns) // coarser > MOST_RECORDS * 16:
         coarser *= 2

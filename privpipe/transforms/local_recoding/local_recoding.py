@@ -37,7 +37,7 @@ NODES = 100_000
 
 
 def plan(engine: Any, table: Any, stage: LocalRecodingStage, context: StageContext) -> StagePlan:
-    """Search for a vector of levels after the other, each for what the ones before it left.
+    """Search for one vector of levels after another, each for the records that earlier ones left.
 
     Raises
     ------
@@ -72,7 +72,7 @@ class _Ways:
         self.tried: list[Clusters | Sweep | _Rounds] = []
 
     def chosen(self) -> Clusters | Sweep | _Rounds | Merged:
-        """The way within the limit, or the first one with its rest merged: what loses least and suppresses no more."""
+        """The result within the limit, or the first one with its rest merged: least loss, no more suppression."""
         found = self._within()
         if self.stage.rest == "suppress" or self.tuples.by_class is None:
             return found
@@ -105,7 +105,7 @@ class _Ways:
 
 
 class _Rounds:
-    """The rounds so far, and what they make of each combination."""
+    """The rounds so far, and the labels that they give each combination."""
 
     def __init__(self, encoded: EncodedTable, tuples: Tuples, context: StageContext) -> None:
         self.encoded = encoded
@@ -136,7 +136,7 @@ class _Rounds:
         return np.flatnonzero(self.levels[:, 0] == GONE)
 
     def run(self, stage: LocalRecodingStage) -> None:
-        """Rounds of unlimited suppression, one without any on what is left, and back where too much is left."""
+        """Rounds of unlimited suppression, one without any on the rest, and steps back where too much is left."""
         gs_factor = stage.gs_factor
         while self.left >= self.least:
             entering = self.left
@@ -163,7 +163,7 @@ class _Rounds:
             self.fewest = min(self.fewest, self.left)
 
     def _can_keep(self, share: float, gs_factor: float) -> bool:
-        """Whether any vector of levels keeps this share of what is left; else no price of suppression helps."""
+        """Whether any vector of levels keeps this share of the rest; else no price of suppression helps."""
         left = self.left
         if (asked := (left, share)) not in self._keeping:
             self._keeping[asked] = self._searched(gs_factor, left - math.ceil(share * left)) is not None
@@ -196,7 +196,7 @@ class _Rounds:
         return True
 
     def _searched(self, gs_factor: float, budget: int) -> tuple[int, ...] | None:
-        """The best vector of levels for what is left; the loss is that of the whole table."""
+        """The best vector of levels for the rest; the loss is that of the whole table."""
         rest = self.rest
         rows = self.encoded.rows.take(rest)
         outside = self.encoded.records - int(rows.counts.sum())
@@ -265,9 +265,9 @@ def _plan(
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class LocalRecoding(LocalRecodingStage):
-    """Generalize to one vector of levels after the other, and keep at each the classes that pass among what is left.
+    """Generalize to one vector of levels after another, and keep at each the classes that pass among the rest.
 
-    What no vector can keep is suppressed, within the limit, or merged with what was kept. The guarantees are judged
+    Records that no vector keeps are suppressed, within the limit, or merged with kept ones. The guarantees are judged
     again over all of them together, for classes of different vectors or groups may get the same labels.
 
     Where the guarantees count persons, someone with several records in a class counts once. Where they count
@@ -278,7 +278,7 @@ class LocalRecoding(LocalRecodingStage):
     columns : tuple of str, optional
         Default: every quasi-identifier that has a hierarchy.
     method : {"sweep", "search", "rounds"}
-        `sweep` walks all vectors of levels in the order of what they lose. `search` goes on from there: it regroups
+        `sweep` walks all vectors of levels in the order of their loss. `search` continues from there: it regroups
         combinations of values, a few groups at a time, and labels each group by its lowest common ancestors; it loses
         less, takes longer and serves lattices of any size. `rounds` searches for the best vector again and again; it
         also serves guarantees over only some quasi-identifiers or over all classes together, and the sweep's lattices
@@ -298,7 +298,7 @@ class LocalRecoding(LocalRecodingStage):
         What becomes of the classes that violate in the end. `merge` unites each, the smallest first, with the class
         whose union loses least, under the least common labels of their members, until all meet the guarantees; unions
         dearer than suppressing only where these lose less in the end, or where more is left than may be suppressed. It
-        never suppresses or loses more than `suppress`. Guarantees over some quasi-identifiers alone or over all classes
+        never suppresses or loses more than `suppress`. Guarantees over only some quasi-identifiers or over all classes
         leave their rest to suppression. Adult, k = 10, share 0.01: 0 records suppressed instead of 282, loss .0475
         instead of .0504, in .9 CPU seconds instead of .4; under t-closeness of .4, 0 instead of 536, .1600 instead of
         .1672.

@@ -55,7 +55,7 @@ class LocalRecodingStage(RecodingStage):
     ] = None
     method: Annotated[
         Literal["sweep", "search", "rounds"],
-        Doc("walk all vectors of levels, regroup what they make, or search for the best one again and again"),
+        Doc("walk all vectors of levels, regroup their classes, or search for the best one repeatedly"),
     ] = "sweep"
     share: Annotated[
         float | None, Ge(0), Le(1), Doc("least share of the records that a vector of levels must keep")
@@ -67,7 +67,7 @@ class LocalRecodingStage(RecodingStage):
     ] = 0.5
     rest: Annotated[
         Literal["suppress", "merge"],
-        Doc("what is left in the end: suppress it, or merge its classes with those whose union loses least"),
+        Doc("suppress the records left at the end, or merge their classes with those whose union loses least"),
     ] = "suppress"
     suppress_at_most: Annotated[float, Ge(0), Le(1), Doc("share of the records that may be suppressed in the end")] = (
         0.0
@@ -237,7 +237,7 @@ class _Counted:
         left, rows, values = matrix[known], Combinations(records[known], sensitive), np.column_stack(coded)
         if sets.person is not None:
             kept, rows = rows_by_person(left, rows, person_numbers(distinct[sets.person], sets.person)[known])
-            # One of those who have no other combination stands for all of them.
+            # One person represents all who have no other combination.
             standing = ~known
             standing[np.flatnonzero(known)[kept]] = True
             left, values, known = left[kept], values[standing], known[standing]
@@ -252,12 +252,12 @@ class _Counted:
 
 @dataclass(frozen=True)
 class KeyPlaces:
-    """Where a row of codes stands among given rows; exact however many columns there are.
+    """The position of a row of codes among given rows; exact however many columns there are.
 
     Parameters
     ----------
     stages : tuple of (first column, last column, ndarray of int64)
-        Keys of what the columns so far distinguish, ascending.
+        Keys of the combinations of the columns so far, ascending.
     sizes : tuple of int
     order : ndarray of int64
         A row of the given ones for each of their distinct rows, in the order of their keys.

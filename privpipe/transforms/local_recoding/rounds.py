@@ -31,7 +31,7 @@ __all__ = ["GONE", "ByClass", "Merged", "Tuples", "merged"]
 
 Levels = NDArray[np.int16]
 GONE = -1
-"""The level of what no round recodes: it is suppressed."""
+"""The level of records that no round recodes: they are suppressed."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Tuples:
     def after(self, rounds: Sequence[Sequence[int]]) -> Levels:
         """Levels of each combination once these rounds have run, `GONE` where none keeps it, shape (t, m).
 
-        A round generalizes what the rounds before it left to one vector of levels and keeps the classes that pass.
+        A round generalizes the records left by earlier ones to one vector of levels and keeps the classes that pass.
         """
         if self.by_class is not None:
             return self.levels_of(self.swept(np.array(rounds, dtype=np.int16).reshape(-1, len(self.columns))), rounds)
@@ -128,7 +128,7 @@ class Tuples:
         return not self._failing(some, np.tile(np.array(vector, dtype=np.int16), (len(some), 1))).any()
 
     def holds(self, levels: Levels) -> bool:
-        """Whether what is kept meets everything: classes of different rounds may have become one."""
+        """Whether the kept records meet everything: classes of different rounds may have become one."""
         kept = np.flatnonzero(levels[:, 0] != GONE)
         return len(kept) > 0 and not self._failing(kept, levels[kept]).any()
 
@@ -196,7 +196,7 @@ class Tuples:
 
     @cached_property
     def _numbers(self) -> list[Ints]:
-        """Of each column, the number of the text of each level and leaf."""
+        """For each column, the number of the text of each level and leaf."""
         found = []
         for hierarchy, texts in zip(self.hierarchies, self._texts, strict=True):
             known = {text: number for number, text in enumerate(texts)}
@@ -227,7 +227,7 @@ class ByClass:
 
     @classmethod
     def of(cls, tuples: Tuples) -> ByClass | None:
-        """None where guarantees look at other classes, or at classes over some columns alone."""
+        """None where guarantees read other classes, or classes over only some columns."""
         from privpipe.kernels.lattice.sweep import LARGEST_MASK, CodedTuples
 
         sets, every = tuples.sets, {*tuples.columns, *tuples.fixed}
@@ -261,7 +261,7 @@ def _one_sensitive(tuples: Tuples, spread: set[tuple[str, ...]], most: int) -> I
 
 
 def _lookups(tuples: Tuples) -> list[list[Ints]]:
-    """Label of each leaf at each level, a column each; one that is not recoded has a level alone."""
+    """Label of each leaf at each level, one column each; a column that is not recoded has only one level."""
     lookups = [
         [hierarchy.codes(level).astype(np.int64) for level in range(hierarchy.height + 1)]
         for hierarchy in tuples.hierarchies
@@ -279,7 +279,7 @@ def _classes(named: Codes, places: Sequence[int]) -> Classes:
 
 
 NEAREST = 32
-"""Partners that are tried, the one that loses least first, where sizes and values alone do not decide."""
+"""Partners that are tried, in ascending order of loss, where sizes and values alone do not decide."""
 
 
 class Planned(Protocol):
@@ -370,7 +370,7 @@ class _Unions:
         return int(self.classes.records[self.violates].sum())
 
     def make(self, most: int | None = None) -> None:
-        """Unions that lose less than suppressing; with `most` any, until no more than so many records are left."""
+        """Unions that lose less than suppressing; with `most` any, until at most that many records are left."""
         records, made = self.classes.records, 0
         waiting = [(int(records[own]), own) for own in np.flatnonzero(self.violates).tolist()]
         heapq.heapify(waiting)
@@ -402,7 +402,7 @@ class _Unions:
         if not forced:
             order = order[increases[order] < self._saved(own, order)]
         sound = self.violates[order]
-        # Behind the first one that violates none is asked for.
+        # No class after the first one without a violation is needed.
         judged = order[: np.argmax(sound)] if sound.any() else order
         sound[: len(judged)] = self.rule.exact or self._hold([[own, other] for other in judged.tolist()])
         if sound.any():
@@ -410,7 +410,7 @@ class _Unions:
         return int(order[0]) if forced and len(order) else None
 
     def _saved(self, own: int, others: NDArray[np.intp]) -> Ints:
-        """What each union may lose more before suppressing what violates in it loses no more."""
+        """The additional loss up to which each union is no worse than suppressing its violating parts."""
         records, costs = self.classes.records, self.classes.costs
         theirs = np.where(self.violates[others], records[others] * self.full - costs[others], 0)
         return np.asarray(theirs + records[own] * self.full - costs[own])
@@ -484,7 +484,7 @@ class _Unions:
 
 
 def _tables(tuples: Tuples, levels: Levels) -> tuple[LevelTables, int]:
-    """Labels and losses of the columns, weighted by what each loses before; what a suppressed record loses."""
+    """Labels and losses of the columns, weighted by their earlier losses; the loss of a suppressed record."""
     counts, gone = tuples.rows.counts, levels[:, 0] == GONE
     codes, lost, full = [], [], 0
     for at, hierarchy in enumerate(tuples.hierarchies):

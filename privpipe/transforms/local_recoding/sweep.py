@@ -25,9 +25,9 @@ Order = Callable[[Ints], Ints]
 UNIT = 1 << 26
 """A loss of 1 as a whole number: no rounding of a processor decides the order of vectors."""
 ORDERS: tuple[Order, ...] = (lambda x: x * x // UNIT, lambda x: x, lambda x: x - x * x // (4 * UNIT))
-"""A vector loses the sum of what its columns lose: squared, as they are, or a little less where they lose much."""
+"""The loss of a vector is the sum of its columns' losses: squared, unchanged, or slightly lower for large ones."""
 MOST_IN_SEVERAL_ORDERS = 500_000_000
-"""Combinations times vectors of a walk; above it the first order alone is walked."""
+"""Combinations times vectors of a walk; above it only the first order is walked."""
 MOST_AGAIN = 20_000_000
 """Combinations times vectors of all the walks that leave a vector out."""
 MOST_BACK = 4
@@ -42,7 +42,7 @@ def lattice_size(encoded: EncodedTable | Tuples) -> int:
 
 
 class Sweep:
-    """The vectors that keep something, and what they make of each combination.
+    """The vectors that keep something, and the labels that they give each combination.
 
     What is left only shrinks, so no vector need be seen twice. Where too much is left, the last vectors are taken back
     until one passes for all that is left. Small tables are walked in several orders, and each time again without one
@@ -59,12 +59,12 @@ class Sweep:
         self._free: _Walk | None = None
 
     def run(self, share: float, allowed: int) -> bool:
-        """Walk, and leave no more than so many records; whether the union of all vectors meets the guarantees.
+        """Walk, and leave at most a number of records; whether the union of all vectors meets the guarantees.
 
         Parameters
         ----------
         share : float
-            Of all records, what a vector must keep.
+            Share of all records that a vector must keep.
         allowed : int
             Records with known values that may be left.
         """
@@ -104,7 +104,7 @@ class Sweep:
         return self.left
 
     def _improved(self, vectors: Levels, least: int, allowed: int, again: int) -> _Walk:
-        """A walk, then walks without one of its vectors while that costs less, at most so many."""
+        """A walk, then a limited number of walks without one of its vectors while that costs less."""
         best, at = self._walked(vectors, least, allowed), 0
         while again > 0 and at < len(best.kept):
             own = best.kept[at]
@@ -187,7 +187,7 @@ class Sweep:
 
 
 def rounds_detail(columns: Sequence[str], made: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Vectors of levels as a plan holds them, with what each keeps."""
+    """Vectors of levels as a plan holds them, with the records that each keeps."""
     return [
         {
             "levels": dict(zip(columns, one["vector"], strict=True)),

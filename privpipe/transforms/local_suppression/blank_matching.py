@@ -137,7 +137,7 @@ class StrictClasses:
         return to, np.flatnonzero((needs >= 0) & (needs & ~to == 0))
 
     def _ring(self, blank: int) -> NDArray[np.int32]:
-        """Of each class with nothing but these columns blank, the next that is alike in all others."""
+        """For each class with only these columns blank, the next that is equal in all others."""
         ring = np.full(len(self.sizes), -1, np.int32)
         members = np.flatnonzero(self.blanks[: self._used] & ~blank == 0)
         shown = self.words[members] & ~self.patterns[blank]
@@ -150,7 +150,7 @@ class StrictClasses:
         return ring
 
     def _fill(self, target: int, larger: Ints, to: int) -> None:
-        """Take what is missing to k from larger classes, where it costs least."""
+        """Take records missing to k from larger classes, where it costs least."""
         k = self.table.k
         lacking = k - int(self.sizes[target])
         larger = larger[larger != target]
@@ -235,7 +235,7 @@ WILDCARD_PASSES = 4
 
 
 def blanking_of(table: CellTable, missing: NDArray[np.uint64] | None = None) -> BlankingTable:
-    """What the kernels drop blanks from; with other cells taken for missing in the data, if given."""
+    """Input of the kernels that drop blanks; other cells count as missing in the data, if given."""
     words, own, fields = table.packed
     hidden = own if missing is None else missing
     return BlankingTable(words, hidden, table.judged_bits, fields, table.counts, table.weights, table.sets[1])
@@ -264,7 +264,7 @@ def informative_blanks(table: CellTable) -> tuple[Ints, int]:
 
 
 def with_few_alone(table: CellTable, blanks: Ints) -> Ints:
-    """Blank the lightest cell of as many records as must not stay alone and complete; then drop what that spares.
+    """Blank the lightest cell of as many records as must not stay alone and complete; then drop superfluous blanks.
 
     A cell more adds matches, as long as its record does not become blank in every judged column.
     """
@@ -289,7 +289,7 @@ def with_few_alone(table: CellTable, blanks: Ints) -> Ints:
 
 
 def _blankable(table: CellTable) -> Bools:
-    """Combinations that can become blank in every judged column: what must match is missing in them."""
+    """Combinations that can become blank in every judged column: the cells that must match are missing."""
     own = [at for at in table.judged if at >= table.columns]
     return np.asarray((table.codes[:, own] < 0).all(axis=1) & bool(table.judged), dtype=np.bool_)
 
@@ -327,7 +327,7 @@ def _covers(table: CellTable, alone: Bools) -> tuple[Ints, int]:
 
 
 def _strata(table: CellTable) -> NDArray[np.intp]:
-    """Number of the stratum of each combination: who is blank in every judged column is like those in it alone."""
+    """Number of the stratum of each combination: records blank in every judged column match only others in it."""
     others = [at for at in range(table.codes.shape[1]) if at not in table.judged]
     if not others or not len(table):
         return np.zeros(len(table), dtype=np.intp)
@@ -335,7 +335,7 @@ def _strata(table: CellTable) -> NDArray[np.intp]:
 
 
 def _short(table: CellTable, empty: Bools) -> Bools:
-    """Combinations blank in every judged column of which there are fewer than k records."""
+    """Combinations blank in every judged column that have fewer than k records."""
     strata = _strata(table)
     sizes = np.bincount(strata, weights=np.where(empty, table.counts, 0))
     return np.asarray(empty & (sizes[strata] < table.k), dtype=np.bool_)

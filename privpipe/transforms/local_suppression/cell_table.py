@@ -57,7 +57,7 @@ class CellTable:
     wildcard : bool
         Whether a blank matches anything; one that is blank in every judged key still adds to no other record's class.
     judged : tuple of int
-        Places of the keys that the guarantees stand over; the others are strata.
+        Places of the keys that the guarantees are over; the others are strata.
     alone_at_most : float or None
         Under wildcards, largest share of the records that may stay complete and equal no other complete one.
     records : int
@@ -88,7 +88,7 @@ class CellTable:
 
     @cached_property
     def judged_bits(self) -> NDArray[np.uint64]:
-        """Bits of the judged keys, all of which no record may be blank in to vouch for others."""
+        """Bits of the judged keys; a record that is blank in all of them counts for no others."""
         every = packed(self.codes, self.codes.shape[1])[2]
         bits = np.zeros(every.shape[1], np.uint64)
         for at in self.judged:
@@ -227,7 +227,7 @@ class Aim:
     columns, fixed, by : tuple of str
         Columns that may be blanked, those that must match, and the strata.
     judged : tuple of int
-        Places among all of these of what the guarantees stand over.
+        Places among all of these of the keys that the guarantees are over.
     alone_at_most : float
         The least share of complete records alone that the stage or a guarantee allows.
     """
@@ -251,7 +251,7 @@ def aim_of(stage: SuppressCellsStage, context: StageContext) -> Aim:
     Raises
     ------
     UsageError, UnsupportedError
-        What the policy alone shows: nothing to work for, a column that is not a quasi-identifier, too many of them.
+        Errors of the policy: no guarantee to meet, a column that is not a quasi-identifier, too many of them.
     """
     _require_policy(context)
     sized = _size_models(context)
@@ -273,7 +273,7 @@ def _size_models(context: StageContext) -> list[ClassModel]:
 
 
 def _judged_columns(sized: Sequence[ClassModel], known: Sequence[str]) -> list[str]:
-    """What the guarantees stand over, together."""
+    """All keys that the guarantees are over."""
     judged = [known if entry.quasi_identifiers is None else entry.quasi_identifiers for entry in sized]
     return list(dict.fromkeys(name for keys in judged for name in keys))
 
@@ -290,11 +290,11 @@ def _require_policy(context: StageContext) -> None:
             "write own_value or wildcard"
         )
     if context.person is not None:
-        raise UnsupportedError(f"{context.place}: cells are suppressed by records, not by persons as `person_id` asks")
+        raise UnsupportedError(f"{context.place}: cells are suppressed by records, not persons as `person_id` requires")
 
 
 def _blanked_columns(stage: SuppressCellsStage, judged: Sequence[str], context: StageContext) -> tuple[str, ...]:
-    """Columns that may be blanked: those a stage names, else those that guarantees stand over."""
+    """Columns that may be blanked: those a stage names, else those that guarantees are over."""
     where, known, asked = context.place, context.roles.quasi_identifiers, stage.columns
     if asked is None:
         every = judged if judged and stage.k is None and not stage.combinations else known
@@ -306,7 +306,7 @@ def _blanked_columns(stage: SuppressCellsStage, judged: Sequence[str], context: 
         raise UsageError(f"{where}: there is no quasi-identifier whose cells could be blanked")
     if len(asked) > MOST_COLUMNS:
         raise UnsupportedError(
-            f"{where}: {len(asked)} columns to blank, {MOST_COLUMNS} are served, since every set of them is looked at; "
+            f"{where}: {len(asked)} columns to blank, more than {MOST_COLUMNS}; every set of them is examined: "
             "name fewer under `columns:`"
         )
     return asked
@@ -342,7 +342,7 @@ def read_cells(engine: Any, table: Any, stage: SuppressCellsStage, context: Stag
 
 
 def _weights(stage: SuppressCellsStage, columns: tuple[str, ...], context: StageContext) -> Floats:
-    """Of each column; under an order a column outweighs all those to be given up before it, together."""
+    """For each column; under an order a column outweighs the sum of all those to be blanked before it."""
     if stage.order is not None:
         if set(stage.order) != set(columns):
             raise UsageError(f"{context.place}: order must list every column that may be blanked: {', '.join(columns)}")

@@ -140,7 +140,7 @@ class _WildcardProgram:
     def _meet_staying(
         self, to_meet: dict[int, list[Any]], at: int, needs: dict[int, int], empty: set[int], short: Sequence[int]
     ) -> None:
-        """What a free combination gives to those that stay and are short of k, and what they all give to it.
+        """What a free combination gives to those that stay and lack records to k, and what they all give to it.
 
         `needs` holds the columns in which it differs from each that stays, where blanks can make the two match.
         """
@@ -344,7 +344,7 @@ FREE_AT_A_TIME = {True: 10, False: 24}
 LARGEST_PROGRAM = 2_500
 """Combinations times sets of columns of a stratum that is tried as a whole."""
 SECONDS = 30.0
-"""Of a program, where the policy sets no clock: far above what these need."""
+"""Limit of a program where the policy sets no time: far above what programs need."""
 
 
 def improved(table: CellTable, start: BlanksFound, budget: CellBudget) -> BlanksFound:
@@ -359,7 +359,7 @@ def improved(table: CellTable, start: BlanksFound, budget: CellBudget) -> Blanks
     proved, bound, large = _solved_whole(run, strata)
     for members in large:
         _solve_neighbourhoods(run, members, budget)
-    # How many may stay alone is one limit over all strata: parts that are solved each by itself prove nothing of it.
+    # The number that may stay alone is one limit over all strata: parts solved separately prove nothing about it.
     closed = proved == len(strata) and (len(strata) == 1 or not table.limited)
     ended = "ended by the clock" if run.timed or run.clock.over() else "improved within the budget"
     return replace(run.found, bound=bound, optimal=closed, status="optimal" if closed else ended, solved=run.solved)
@@ -404,7 +404,7 @@ class _Run:
         return self.table.cost([blank_group for blank_group in self.found.blank_groups if blank_group[0] in inside])
 
     def solve(self, free: Ints) -> bool:
-        """Take what a program over some combinations finds; whether it is proved."""
+        """Take the solution of a program over some combinations; whether it is proved."""
         answer = self._solver(free, self.found.blank_groups, self.clock.left())
         self.solved += 1
         self.timed |= answer.by_clock
@@ -451,7 +451,7 @@ def _neighbourhoods(table: CellTable, members: Ints, blank_groups: Sequence[Blan
 
 
 def _without_own_limit(table: CellTable, blank_groups: Sequence[BlankGroup]) -> tuple[BlankGroup, ...]:
-    """Blanks without regard to what each combination needs by itself: the objective asks for the least, and gets it.
+    """Blanks without regard to the needs of single combinations: the minimum of the objective.
 
     Several starts are dropped and exchanged: the blanks there are, and for each column as few records of each of its
     values as will do, in each stratum, blanked in all the others: they match anyone who has that value.
@@ -475,7 +475,7 @@ def _without_own_limit(table: CellTable, blank_groups: Sequence[BlankGroup]) -> 
 
 
 def _nearly_blank(table: CellTable) -> Iterator[Ints]:
-    """For each column the blanks that leave some records of each value nothing but that value."""
+    """For each column the blanks that leave some records of each value only that value."""
     every = (np.int64(1) << table.columns) - 1
     for column in range(table.columns):
         start = np.zeros(len(table), dtype=np.int64)

@@ -90,7 +90,7 @@ def risky_places(engine: Any, table: Any, cells: CellTable, distinct: Any, asked
 
 
 class Parcels:
-    """Records of combinations with what of them is blanked so far; they part where only some are blanked.
+    """Records of combinations with their blanks so far; they are split where only some are blanked.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ class Parcels:
         """Under wildcards: give each failing combination its cheapest blanks under which all subsets hold.
 
         The blanks of others only add matches, so that what holds for each by itself holds for all. A set of blanks
-        that empties a subset of columns is none: who is blank in all of it must be like others that are.
+        that empties a subset of columns is excluded: a record blank in all of it must match others that are.
         """
         cells = self.cells
         masks = [(sum(1 << key for key in keys), k) for keys, k in aims]
@@ -157,7 +157,7 @@ class Parcels:
         return bool(groups)
 
     def _over(self, live: Ints, keys: Sequence[int], k: int) -> tuple[CellTable, NDArray[np.intp]]:
-        """The table of these columns alone, with what is blanked, and the row of each live parcel in it."""
+        """The table of only these columns, with blanks, and the row of each live parcel in it."""
         cells = self.cells
         codes = cells.codes[self.place[live]].copy()
         hidden = self.blanks[live][:, None] >> np.arange(cells.columns) & 1 == 1
@@ -184,7 +184,7 @@ class Parcels:
         return sub, owner
 
     def _spend(self, parcels: Ints, bits: int, records: int) -> None:
-        """Blank cells of so many records of these parcels, the first ones; bits -1: the records go."""
+        """Blank cells of the first records of these parcels, up to a number; bits -1: the records are removed."""
         for at in parcels.tolist():
             if not records:
                 return
@@ -225,7 +225,7 @@ def _widened(bits: int, keys: Sequence[int]) -> int:
 
 
 def subsets_of(asked: Sequence[Combination], columns: Sequence[str], place: str) -> list[tuple[tuple[int, ...], int]]:
-    """The subsets of columns, as places, each with its k; sizes stand for all subsets of so many.
+    """The subsets of columns, as places, each with its k; a size represents all subsets of that size.
 
     Raises
     ------
@@ -396,13 +396,13 @@ class SuppressCells(SuppressCellsStage):
         Strata: columns whose values part the table; each stratum meets k by itself.
     combinations : tuple of Combination
         Subsets of the columns with a separate `k`: all of a size, or one that is named. Then `k` over all columns
-        is asked for only where it is given, or a guarantee asks for it.
+        is required only where it is given, or a guarantee requires it.
     by_risk : ByRisk, optional
         Records whose individual risk (of `individual_risk`; one over the records alike without a weight) exceeds a
         threshold have some columns blanked, before anything else. A missing value is a separate value there.
     alone_at_most : float
         Under `nulls: wildcard`, largest share of the records that may stay complete and equal no other complete
-        record, hidden by the blanks of others alone; in [0, 1]. A guarantee that asks for less decides. 1 sets no
+        record, hidden by the blanks of others alone; in [0, 1]. A guarantee that requires less decides. 1 sets no
         limit.
     along : mapping of column to tuple of str
         Columns outside the keys that are blanked wherever the stage blanks a cell; in a policy also `with`.

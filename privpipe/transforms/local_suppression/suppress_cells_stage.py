@@ -227,7 +227,7 @@ def _binary(pa: Any, words: Ints) -> Any:
 
 @dataclass(frozen=True)
 class BlanksFound:
-    """Blanks, what they cost, and what is known of the least cost.
+    """Blanks, their cost, and bounds of the least cost.
 
     Parameters
     ----------
@@ -327,7 +327,7 @@ class SuppressCellsStage(Transformer):
     source = "Templ, Kowarik, Meindl, J. Statistical Software 67(4), 2015; Meyerson, Williams, PODS 2004 (NP-hardness)"
     formula = "least sum of w_j over blanked cells such that every record matches >= k records"
     choose = (
-        "Generalize first, so that few records are rare. own_value protects against anyone who reads blanks as blanks "
+        "Generalize first, so that few records are rare. own_value protects against readers who take blanks as blanks "
         "and costs about twice the cells; under wildcard look at how many records fail by own_value before you release."
     )
 
@@ -445,7 +445,7 @@ class SuppressCellsStage(Transformer):
 
 
 def _combination(given: Any) -> Any:
-    """A combination, also from a mapping; what is neither is refused with the other parameters."""
+    """A combination, also from a mapping; anything else is refused with the other parameters."""
     if not isinstance(given, Mapping):
         return given
     try:

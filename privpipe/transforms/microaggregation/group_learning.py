@@ -236,7 +236,7 @@ def _between_values(tree: BlockTree, points: Floats) -> BlockTree:
 def _require_enough(
     count: int, missing: tuple[str, ...], group: GroupPlan, records: int, context: StageContext
 ) -> None:
-    """Refuse what has no group of k; records without any value need none where they are kept."""
+    """Refuse strata without a group of k; records without any value need none where they are kept."""
     if count >= group.k or (records and not count):
         return
     named = ", ".join(map(repr, group.columns))
@@ -422,7 +422,7 @@ def _joined(
     together: Callable[[T, T], T],
     nothing: T,
 ) -> tuple[BlockTree, T]:
-    """The tree without the cuts that leave a side which will not do, and what all its blocks hold together."""
+    """The tree without cuts that leave an unusable side, and the contents of all its blocks."""
     from privpipe.kernels.microaggregation.kd_tree import BlockTree
 
     nodes: list[list[Any]] = []
@@ -550,5 +550,5 @@ def _figures(
 
 
 def _outward(value: float, rounding: str) -> float:
-    """Four digits, which is what reports show, rounded away from what is claimed."""
+    """Four digits, as reports show, rounded against the claim."""
     return float(Context(prec=4, rounding=rounding).create_decimal_from_float(value))

@@ -84,7 +84,7 @@ class Encoding:
         return out
 
     def place(self, rows: RowBlock, column: str) -> Floats:
-        """A number in [0, 1) that orders nominal values by their first bytes: what a block tree may cut."""
+        """A number in [0, 1) that orders nominal values by their first bytes, so that a block tree can cut them."""
         texts = labelled(rows.column(column)).to_pylist()
         words = [
             int.from_bytes((text or "").encode()[:PREFIX_BYTES].ljust(PREFIX_BYTES, b"\0"), "big") for text in texts
@@ -182,7 +182,7 @@ class Part:
 
 @dataclass(frozen=True)
 class SensitiveValues:
-    """A sensitive column's values by hash, with their counts in the whole table, and what each group must meet.
+    """A sensitive column's values by hash, with their counts in the whole table, and the rule for each group.
 
     Parameters
     ----------
@@ -296,7 +296,7 @@ class GroupPlan:
         return max((len(part.trees) for part in self.parts), default=1)
 
     def points(self, rows: RowBlock, stratum: int, encoding: Encoding) -> Floats:
-        """Varying columns on their scale, shape (n, s); a missing value stands at the mean."""
+        """Varying columns on their scale, shape (n, s); a missing value is placed at the mean."""
         columns = [
             encoding.place(rows, name)
             if self.kinds[name] == "nominal"

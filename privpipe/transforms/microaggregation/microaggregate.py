@@ -101,13 +101,13 @@ class Microaggregate(GroupingParameters):
     keep_ties : bool
         univariate and fixed only: no cut between equal values, where k allows; a value of k records or more is a group.
     nulls : {"refuse", "keep", "own_group"}, optional
-        refuse: an error. keep: they stay, stand at the mean in distances (with gower: they are like each other
-        alone), and take no part in aggregates; a record without any value is in no group. own_group: records are
+        refuse: an error. keep: they stay, are placed at the mean in distances (with gower: they match only each
+        other), and take no part in aggregates; a record without any value is in no group. own_group: records are
         grouped within their pattern of nulls. Default: refuse for lists of several columns, keep for single ones.
     round : bool
         Whole numbers, half to even; an integer column then stays one.
     ties : {"keyed", "position"}
-        position: ties go to the earlier row as the engine hands it over; for comparisons with other programs on one
+        position: ties go to the earlier row in the engine's order; for comparisons with other programs on one
         block of the embedded engine, never for a release.
 
     Notes
@@ -146,7 +146,7 @@ class Microaggregate(GroupingParameters):
 
     @property
     def links_releases(self) -> bool:
-        return True  # draws break ties alone; centroids follow from the values
+        return True  # draws only break ties; centroids follow from the values
 
     def request(self, context: StageContext) -> FactsRequest:
         masked = self.masked_columns()
@@ -224,7 +224,7 @@ class Microaggregate(GroupingParameters):
         for data in plan.detail["groups"]:
             group = GroupPlan.from_dict(data, plan.seed_key)
             self._require_scaled(engine, table, group, strata, context)
-            # A stream a list: one more list leaves the ties of the others alone.
+            # One stream per list: one more list does not change the ties of the others.
             stream = draws.of("/".join(group.columns))
             encoding = self._encoding(engine, table, group, context)
             drawn = membership and Membership(
@@ -429,7 +429,7 @@ class FuzzyMicroaggregate(Transformer):
 
     taxon = "perturbative"
     needs_draws = True
-    preserves = "means of each column in expectation; at least k holders of what is released"
+    preserves = "means of each column in expectation; at least k holders of each released value"
     reveals = "the means of small groups near the record"
     draws_apart = (
         "averages groups of records, and members of a household may be in several: aggregate a table of households"

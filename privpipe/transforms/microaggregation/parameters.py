@@ -128,7 +128,7 @@ class Groups:
         else:
             middle = _sums(ordered, starts) / sizes
         low, high = np.minimum.reduceat(ordered, starts), np.maximum.reduceat(ordered, starts)
-        # Equal values stay what they are; of -0.0 and 0.0 the order of the records would choose.
+        # Equal values stay unchanged; between -0.0 and 0.0 the order of the records would decide.
         out[groups] = np.clip(middle, low, high) + 0.0
         return out
 
@@ -230,7 +230,7 @@ Method = Literal["mdav", "v_mdav", "univariate", "fixed"]
 Refine = Literal["none", "descent", "search", "proof"]
 Nulls = Literal["refuse", "keep", "own_group"]
 ONE_MEMBER = ("median", "trimmed_mean", "mode", "medoid")
-"""Aggregates that eight records of one person decide, whoever else is in the group."""
+"""Aggregates that eight records of one person decide, regardless of the rest of the group."""
 ONE_COLUMN = ("univariate", "fixed")
 OWNER = "Microaggregate"
 
@@ -325,7 +325,7 @@ class GroupingParameters(Transformer):
     ] = None
     by: Annotated[tuple[str, ...], ColumnNames(), Doc("columns within whose combinations records are grouped")] = ()
     small_strata: Annotated[SmallStrata, Doc("strata of fewer than k records: refuse, suppress or merge")] = "refuse"
-    sensitive: Annotated[SensitiveRule | None, Doc("what each group must meet: {column, l} or {column, t}")] = None
+    sensitive: Annotated[SensitiveRule | None, Doc("the rule for each group: {column, l} or {column, t}")] = None
     keep_ties: Annotated[bool, Doc("univariate, fixed: keep equal values together, k of them or more as a group")] = (
         False
     )
@@ -452,7 +452,7 @@ def check_weights(stage: GroupingParameters, facts: Facts, context: StageContext
 
 
 def warnings_of(stage: GroupingParameters, nulls: Mapping[str, int], strata: Strata) -> list[str]:
-    """What a reader of the report must know: where k-anonymity is not given, and what is published or left out."""
+    """What a reader of the report must know: where k-anonymity does not hold, and what is published or left out."""
     found = []
     if stage.method in ONE_COLUMN and len(stage.masked_columns()) > 1:
         found.append(

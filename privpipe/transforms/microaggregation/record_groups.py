@@ -46,7 +46,7 @@ __all__ = [
 
 
 def tied_apart(values: Floats, labels: Ints, k: int) -> Ints:
-    """The groups, with each value that k records or more share as a group of its own.
+    """The groups, with a separate group for each value that k records or more share.
 
     What is between two such values and is fewer than k records joins the nearer one, the lower at equal distance; of
     other cuts those stay that leave k records on both sides.
@@ -116,7 +116,7 @@ def with_tied_values(means: Floats, values: Floats, labels: Ints, k: int, owners
         The group of each record.
     k : int
     owners : sequence of ndarray of int64, shape (n,)
-        Whom each record is of, where persons or households are counted instead of records.
+        Owner of each record, where persons or households are counted instead of records.
 
     Returns
     -------
@@ -209,7 +209,7 @@ INSIDE = 1 << 31
 
 @dataclass(frozen=True, kw_only=True)
 class GroupingRules:
-    """How records are grouped and what a group releases: the parameters of the stage."""
+    """How records are grouped and which value a group releases: the parameters of the stage."""
 
     method: str = "mdav"
     refine: bool = True
@@ -224,7 +224,7 @@ class GroupingRules:
     rounded: bool = False
 
     def type_of(self, column: pa.Field) -> pa.DataType:
-        """Type that a masked number is released in: integers stay what they are where values are of the data."""
+        """Type in which a masked number is released: integers stay integers where values are from the data."""
         return masked_type(column, self.rounded or self.aggregate in ("mode", "medoid"))
 
 
@@ -239,7 +239,7 @@ class Membership:
 
 @dataclass(frozen=True)
 class BlockKey:
-    """The block of each record in the first pass, a function of its values alone."""
+    """The block of each record in the first pass, a function of only its values."""
 
     group: GroupPlan
     strata: Strata
@@ -273,7 +273,7 @@ class NextKey:
 
 @dataclass(frozen=True, kw_only=True)
 class Pass:
-    """What one pass makes of one block: groups, and in the last pass what they release.
+    """The result of one pass for one block: groups, and in the last pass their released values.
 
     `units` are the columns of persons (and households), k of whom are in each group, where a policy distinguishes them.
     """
@@ -301,7 +301,7 @@ class Pass:
         if len(held) and group.varying(part.stratum):
             self._require_enough(len(held))
             inside = rows if len(held) == len(rows) else rows.take(held)
-            # The order in which an engine hands over the records of a block shows nothing.
+            # The order in which an engine returns the records of a block carries no information.
             ids = rows.record_ids[held]
             order = np.arange(len(held)) if self.rules.by_position else self.stream.arrange(ids)
             if not (self.rules.gower and last):

@@ -1,4 +1,4 @@
-"""How a column is cut: its values as codes in order, and what a range of codes is called and costs."""
+"""How a column is cut: its values as codes in order, and the label and cost of a range of codes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ANY = "*"
 
 @dataclass(frozen=True)
 class CutColumn:
-    """A column's dictionary: what its values are coded by, in the order in which a tree cuts them.
+    """A column's dictionary: the codes of its values, in the order in which a tree cuts them.
 
     With a hierarchy, codes are its labels at `min_level`, in leaf order. Without one, the distinct values seen, in
     the order of their type, a missing value last. With a population, its values are among them.
@@ -80,7 +80,7 @@ class CutColumn:
 
     @property
     def digest(self) -> str:
-        """SHA-256 over what the codes stand for."""
+        """SHA-256 over the values of the codes."""
         if self.hierarchy is not None:
             return self.hierarchy.digest()
         words = "".join("-" if text is None else f"{len(text)}:{text}" for text in self.texts)
@@ -109,7 +109,7 @@ class CutColumn:
         return np.maximum(found, self.hierarchy.min_level)
 
     def shares(self, first: Ints, last: Ints) -> Floats:
-        """Share of the domain that each range's label stands for, in [0, 1]."""
+        """Share of the domain that each range's label represents, in [0, 1]."""
         if self.hierarchy is None:
             return (last - first + 1) / self.size
         table = np.array([self.hierarchy.shares(level) for level in range(self.hierarchy.height + 1)])
@@ -119,7 +119,7 @@ class CutColumn:
     def told(self, first: Ints, last: Ints, low: Ints, high: Ints, labels: Labels) -> tuple[Ints, Ints]:
         """The ends that each range's label shows, which is all that a plan may say of the values present.
 
-        Parameters are those of `named`, which gives the same labels for what this returns.
+        Parameters are those of `named`, which gives the same labels for the result.
         """
         if self.hierarchy is None:
             return self._bounds(first, last, low, high) if labels == "cells" and self.is_number else (low, high)
@@ -142,7 +142,7 @@ class CutColumn:
         return np.where(missing, low, first), np.where(high > self._top, high, np.minimum(last, self._top))
 
     def is_root(self, first: Ints, last: Ints) -> Bools:
-        """Whether the label of each range stands for anything: that of the last level, or all codes."""
+        """Whether the label of each range represents every value: that of the last level, or all codes."""
         if self.hierarchy is None:
             most = self._top if self.is_number else self.size - 1
             return np.asarray((first == 0) & (last >= most) & (last > first), dtype=np.bool_)
@@ -155,7 +155,7 @@ class CutColumn:
         Parameters
         ----------
         first, last : ndarray of int64
-            Ends of what a label says.
+            Ends of the range that a label states.
         low, high : ndarray of int64
             Ends of the values present, for columns with a hierarchy.
         """
@@ -231,14 +231,14 @@ def cut_columns(
     hierarchies : bool
         False: all by their values.
     beside : mapping of column to Histogram, optional
-        Of a population that is cut as the table is.
+        Of a population that is cut like the table.
 
     Raises
     ------
     DataError
         A value of the population that a hierarchy lacks.
     HierarchyError
-        A value that a hierarchy lacks, by its rule; a label that stands for two nodes.
+        A value that a hierarchy lacks, by its rule; a label of two nodes.
     NoSolutionError
         Values that a hierarchy lacks are to be suppressed, which a cut cannot.
     UnsupportedError

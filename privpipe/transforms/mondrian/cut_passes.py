@@ -26,7 +26,7 @@ ALL = np.iinfo(np.int64).max
 
 
 def combinations_exceed(engine: Any, table: Any, columns: Iterable[str], most: int) -> bool:
-    """Whether a table has more than `most` distinct combinations; counted where it lies."""
+    """Whether a table has more than `most` distinct combinations; counted on the engine."""
     if engine.count(table) <= most:
         return False
     return (engine.reduce_classes(table, ClassQuery(keys=tuple(columns)), _Number(), Facts()) or 0) > most
@@ -45,7 +45,7 @@ class _Number:
 
 @dataclass(frozen=True)
 class InPasses(CutProblem):
-    """A problem whose rows stay on the engine; its tree is that of `CutProblem`, for rules on sizes alone.
+    """A problem whose rows stay on the engine; its tree is that of `CutProblem`, only for rules on sizes.
 
     While a part has more than `most` records, one pass counts the codes of all such parts and each is cut by the
     rule; what is left is fetched and grown as many parts at a time as fit.
@@ -76,7 +76,7 @@ class InPasses(CutProblem):
         context: StageContext,
         most: int,
     ) -> InPasses:
-        """A problem over a table as it lies."""
+        """A problem over a table on the engine."""
         none = np.empty(0, np.int64)
         return cls(
             columns=columns,
@@ -158,7 +158,7 @@ class InPasses(CutProblem):
 
 @dataclass(frozen=True)
 class _Top:
-    """The tree so far; what its leaves hold, and which of them are known to be cut no more."""
+    """The tree so far, the contents of its leaves, and which of them are final."""
 
     tree: CutTree
     sizes: Ints

@@ -40,7 +40,7 @@ NARROW_FROM = 1 << 20
 
 
 class Parts(NamedTuple):
-    """A tree and what its leaves hold.
+    """A tree and the contents of its leaves.
 
     Parameters
     ----------
@@ -87,11 +87,11 @@ class CutProblem:
         How many are to be cut.
     codes : ndarray of int32, or of uint16 for many rows, shape (t, c + s), (t, c + s + 1) or (t, c + s + 2)
         Codes of the columns, then of the sensitive ones; with a population, how many of it a row is; where persons
-        are counted, the number of a row's person and how many persons it stands for.
+        are counted, the number of a row's person and how many persons it represents.
     counts : ndarray of int64, shape (t,)
         Records; 0 for rows of the population.
     keys : ndarray of int64, shape (t,)
-        Relaxed: what orders the records, each as a separate row; strict: empty.
+        Relaxed: the order of the records, each as a separate row; strict: empty.
     sensitive : mapping of column to (int, int)
         Place in `codes`, and how many values there are.
     models : tuple of ClassModel
@@ -148,7 +148,7 @@ class CutProblem:
         return Combinations(counts, sensitive, who)
 
     def grown(self, least: int) -> Parts:
-        """The tree of parts of at least `least` records; where persons are counted, of at least so many of these."""
+        """The tree of parts of at least `least` records, or persons where these are counted."""
         from privpipe.kernels.lattice.node_classes import class_totals
 
         tree, starts = grow(self, least)
@@ -232,7 +232,7 @@ def cut_tables(columns: tuple[CutColumn, ...], cut: int, by_loss: bool, persons:
 
 
 def _grown_under_rules(problem: CutProblem, least: int, tables: Any) -> Any:
-    """All segments of one depth at a time: a rule is asked of many sides at once."""
+    """All segments of one depth at a time: a rule is evaluated for many sides at once."""
     from privpipe.kernels.mondrian.tree import Nodes, Rows, cuts_of, divided
 
     table = Rows(problem.codes, problem.counts, problem.keys)
@@ -336,7 +336,7 @@ def _sides(problem: CutProblem, segments: Ints, cuts: Ints) -> ClassBlock:
 
 
 MOST_OF_ONE = (1 << 31) - 1
-"""Of a population that one row of codes stands for."""
+"""Of a population that one row of codes represents."""
 
 
 def by_combination(
@@ -355,7 +355,7 @@ def by_combination(
     Parameters
     ----------
     person : str, optional
-        Column by which persons are counted, the last one that combinations were counted by.
+        Column by which persons are counted, the last grouping column of the combinations.
     """
     counts = distinct["__count"].to_numpy().astype(np.int64)
     codes, places = _coded(distinct, columns, sensitive, context)
@@ -440,7 +440,7 @@ def by_record(
 ) -> CutProblem:
     """The problem over single records, in the order of their keys: the same on every engine, however it is there.
 
-    What a key orders is coded where it lies, so that the driver holds some bytes a record.
+    Records that a key orders are coded on the engine, so that the driver holds some bytes per record.
     """
     import pyarrow as pa
 
@@ -475,7 +475,7 @@ def by_record(
 
 @dataclass(frozen=True)
 class _Block:
-    """Records of one block: codes of the columns, what orders them, their sensitive values and their persons."""
+    """Records of one block: codes of the columns, their order keys, their sensitive values and their persons."""
 
     codes: NDArray[Any] = field(repr=False)
     keys: Ints = field(repr=False)

@@ -1,4 +1,4 @@
-"""A tree of cuts as a plan holds it, in codes, and what its leaves are called."""
+"""A tree of cuts as a plan holds it, in codes, and the labels of its leaves."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class CutTree:
         return bool((cut | ~inner).all() and ((self.lows >= 0) & (self.lows <= self.highs) & (self.highs < most)).all())
 
     def _is_whole(self) -> bool:
-        """Whether it is a tree in preorder, with ends for each of its leaves: compiled code looks up what it says."""
+        """Whether it is a tree in preorder, with ends for each of its leaves: compiled code does not check."""
         nodes = len(self.columns)
         if not nodes or {len(self.cuts), len(self.ties)} != {nodes} or self.lows.shape != self.highs.shape:
             return False
@@ -141,7 +141,7 @@ class Leaves:
 
     @classmethod
     def of(cls, columns: tuple[CutColumn, ...], tree: CutTree, recoded: Sequence[str], labels: Labels) -> Self:
-        """From what a plan says."""
+        """From the document of a plan."""
         import pyarrow as pa
 
         first, last = tree.cells([column.size for column in columns])

@@ -33,7 +33,7 @@ __all__ = ["Mondrian", "plan"]
 
 
 def plan(engine: Any, table: Any, stage: MondrianStage, context: StageContext) -> StagePlan:
-    """Grow the tree, judge it on the labels it will release, and say what it costs.
+    """Grow the tree, judge it on the labels it will release, and compute its cost.
 
     Raises
     ------
@@ -106,12 +106,12 @@ def _require_sizes(
         what = refused[0]
         raise UnsupportedError(
             f"{context.place}: the table has more than {MOST_COMBINATIONS:,} distinct combinations; it is then cut by "
-            f"repeated counts, which serve the sizes of parts alone, not {what}; generalize some columns before it"
+            f"repeated counts, which serve only the sizes of parts, not {what}; generalize some columns before it"
         )
 
 
 def _mended(stage: MondrianStage, sets: JudgedSets, models: tuple[ClassModel, ...]) -> tuple[ClassModel, ...]:
-    """Rules that a side may fail whose own sides both meet them: neither hereditary nor convex, as they are counted."""
+    """Rules that a side may fail whose own sides both meet them: neither hereditary nor convex in the units counted."""
     return tuple(model for model in models if stage.lookahead and not sets.hereditary(model) and not sets.convex(model))
 
 
@@ -175,7 +175,7 @@ class _Grown:
         return self.rows if sets.sensitive or self.problem.persons else None
 
     def cells(self, sets: JudgedSets) -> Combinations:
-        """What is counted in classes: rows, or leaves where their records alone count."""
+        """What is counted in classes: rows, or leaves where only their records count."""
         return Combinations(self.sizes) if self.rows_of(sets) is None else self.problem.rows
 
     def classes_in(self, sets: JudgedSets, keys: tuple[str, ...]) -> Classes:
@@ -279,7 +279,7 @@ def _unattainable(grown: _Grown, failing: Ints, context: StageContext) -> str:
 
 
 def _releases_values(column: CutColumn) -> bool:
-    """Whether a single code stands for a value as it is."""
+    """Whether a single code represents an unchanged value."""
     tree = column.hierarchy
     return tree is None or (not tree.min_level and tree.unknown_code is None)
 
@@ -356,20 +356,20 @@ class Mondrian(MondrianStage):
         strict: equal values stay together. relaxed: the records of the middle value may be divided, in the order of
         their keyed ids, which is the same on every engine; serves tables of up to 50 million records.
     score : {"width", "loss"}
-        Where to cut: the widest column nearest its median, or what lowers the loss most.
+        Where to cut: the widest column nearest its median, or the cut that lowers the loss most.
     labels : {"cells", "values"}
         What an interval shows: the bounds of the cuts, or the least and greatest value present (also of a population).
     lookahead : {0, 1}
-        1: a part of which no cut passes may be cut all the same, where each side passes or has a further cut whose
-        sides do. For k, l and t nothing changes: what fails them has a part that does, however it is cut. It serves
+        1: a part without a passing cut may still be cut where each side passes or has a further cut whose
+        sides do. For k, l and t nothing changes: a failing set has a failing part, however it is cut. It serves
         delta_disclosure with `present_only`, models of plug-ins that are neither hereditary nor convex, and entropy
-        l-diversity, t-closeness and the like in persons.
+        l-diversity, t-closeness and similar rules in persons.
 
     Notes
     -----
     A column with a hierarchy is cut in the order of its leaves and released as the lowest common ancestor of the values
     present. A range that takes in missing values and others is released as ``*``. Labels of one column may overlap
-    (``north`` and ``*``): who reads them alone finds more of a population than are counted.
+    (``north`` and ``*``): taken alone, they cover more of a population than is counted.
 
     Examples
     --------

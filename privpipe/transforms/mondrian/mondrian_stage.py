@@ -105,7 +105,7 @@ class MondrianStage(RecodingStage):
         Mode, Doc("strict (equal values stay together) or relaxed (records of one value may be divided)")
     ] = "strict"
     score: Annotated[
-        Score, Doc("width (the widest column, nearest its median) or loss (what lowers the loss most)")
+        Score, Doc("width (the widest column, nearest its median) or loss (the cut that lowers the loss most)")
     ] = "width"
     labels: Annotated[Labels, Doc("intervals by the cuts (cells) or by the values present (values)")] = "cells"
     lookahead: Annotated[
@@ -162,7 +162,7 @@ class MondrianStage(RecodingStage):
         if leaves.tree.is_relaxed:
             return super().carried(engine, table, plan, context)
         self._require_covered(engine, table, leaves, plan, "records", context)
-        # What the cuts cost the first table is not what they cost this one.
+        # The cuts have another cost on this table than on the first one.
         return replace(plan, detail={name: plan.detail[name] for name in CARRIED} | {"records": engine.count(table)})
 
     def _require_covered(
@@ -208,7 +208,7 @@ class MondrianStage(RecodingStage):
 
 @dataclass(frozen=True)
 class _Outside:
-    """Records by column whose value is outside what the label of their leaf stands for."""
+    """Records by column whose value is outside the label of their leaf."""
 
     leaves: Leaves
     recoded: Sequence[str]

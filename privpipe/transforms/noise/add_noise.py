@@ -44,7 +44,7 @@ MOST_RATIO = 1.6  # blocks of eight hold seven eighths of a variance, and move b
 
 
 def require_rotatable(columns: Sequence[str], ratio: float) -> None:
-    """Refuse what no rotation of blocks serves.
+    """Refuse parameters and tables for which no rotation of blocks works.
 
     Raises
     ------
@@ -107,7 +107,7 @@ class AddNoise(RowTransformer):
         its squared robust distance over the columns exceeds chi2(r, q). A scale is 1.4826 times the median absolute
         deviation; a column of whose values most are equal is measured by its standard deviation and takes no part in
         the distance. Centre and scatter are the minimum covariance determinant (FAST-MCD, re-weighted) of the records
-        with a value in each column; r is its rank, and who lies off a plane that holds most records is far. A record
+        with a value in each column; r is its rank, and a record off a plane that holds most records is far. A record
         that misses a value is judged by those it has. Where fewer than 2 (s + 1) records are complete in s columns,
         all are outliers. Noise is scaled by the deviation of all values; cuts are those of the stratum, from its
         20,000 records of smallest keyed id.
@@ -127,7 +127,7 @@ class AddNoise(RowTransformer):
     taxon = "perturbative"
     needs_draws = True
     preserves = "means in expectation; correlations when correlated; sums and covariances exactly when orthogonal"
-    reveals = "the variance of the noise; zeros, when they are kept; who is not an outlier, when these alone are masked"
+    reveals = "the variance of the noise; zeros, when they are kept; who is not an outlier, when only these are masked"
     source = (
         "Kim, ASA Survey Research Methods, 1986; Hundepool et al., Statistical Disclosure Control, Wiley "
         "2012; Ting, Fienberg, Trottini, Int. J. Information and Computer Security 2, 2008 (orthogonal); "
@@ -308,7 +308,7 @@ class AddNoise(RowTransformer):
         if self.kind == "orthogonal":
             return super().shaping(plan)
         strata, figures = figures_of(plan)
-        # A factor knows no deviation, only which columns are left alone; means serve to take the bias back.
+        # A factor holds no deviation, only which columns stay unchanged; means are needed to remove the bias.
         names = (
             ["constant"]
             if self.kind == "multiplicative"
@@ -390,7 +390,7 @@ class AddNoise(RowTransformer):
         return rows
 
     def _single(self, x: Floats, z: Floats, sd: float) -> Floats:
-        with np.errstate(over="ignore"):  # what leaves float64 is refused where it is written
+        with np.errstate(over="ignore"):  # values beyond float64 are refused where they are written
             if self.kind == "multiplicative":
                 t = np.sqrt(np.log1p(self.ratio))
                 return np.asarray(x * np.exp(t * z - t * t / 2))

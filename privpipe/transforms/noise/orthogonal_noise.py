@@ -1,4 +1,4 @@
-"""Orthogonal noise on an engine: which block a record is in, and what a block releases.
+"""Orthogonal noise on an engine: the block of a record, and the released values of a block.
 
 Blocks follow the keyed order, so they are cut without looking at a value. A record that misses a value shares blocks
 with those that miss the same ones: their sums and covariances stay too.
@@ -41,7 +41,7 @@ class NullPatterns:
         ``stratum << columns | bits``, ascending; bit j shows that column j is missing. A record without any value is
         in no group.
     records : tuple of int
-        Of each group.
+        For each group.
     """
 
     strata: Strata
@@ -118,7 +118,7 @@ class _Counted:
 
 
 def strengths(patterns: NullPatterns, block: int, ratio: float) -> dict[str, float]:
-    """By size of block, what moves its records by `ratio` variances of a column on average.
+    """By size of block, the factor that moves its records by `ratio` variances of a column on average.
 
     Records of a group are dealt to blocks at random, so that blocks of b of its n records are expected to hold
     (b - 1) / b of the variance that divides by n - 1.

@@ -62,7 +62,7 @@ class TransitionMatrix:
 class Pram(RowTransformer):
     """Exchange each category at random, with known probabilities, for another that occurs in its column.
 
-    P has the diagonal as asked and spreads the rest of each row; the invariant matrix R = P Q keeps the shares t of
+    P has the given diagonal and spreads the rest of each row; the invariant matrix R = P Q keeps the shares t of
     the categories, t R = t, exactly; A = alpha R + (1 - alpha) I. The plan holds A, with which analysts correct
     tables, and the realised diagonal, which is smaller than that of P.
 
@@ -204,7 +204,7 @@ class Pram(RowTransformer):
         rows, numbers = Strata.from_dict(plan.detail["strata"], plan.seed_key).kept(rows)
         for group in plan.detail["matrices"]:
             names = tuple(group["columns"])
-            # A stream a column: one more column leaves the draws of the others alone.
+            # One stream per column: one more column does not change the draws of the others.
             uniforms = value_uniforms(draws.of("/".join(names)), rows, names)
             words = combined([labelled(rows.column(name)) for name in names], self.nulls == "own_value")
             released = words

@@ -35,7 +35,7 @@ __all__ = ["RepairedNode", "plan", "search_repaired"]
 TIE = 1e-9
 LARGEST = 1 << 20
 PASSES = 50
-"""Repairing a vector takes as long as so many checks of one."""
+"""Repairing a vector takes as long as this many checks of one."""
 
 
 @dataclass(frozen=True)
@@ -207,7 +207,7 @@ def _recoded_cells(
 
 
 def _shares_of(texts: Any, hierarchy: Hierarchy, level: int) -> Floats:
-    """Share of the domain that each released text stands for."""
+    """Share of the domain that each released text represents."""
     share = dict(zip(hierarchy.released(level), hierarchy.shares(level).tolist(), strict=True))
     return np.array([share[text] for text in canonical_text(texts, None).to_pylist()], dtype=np.float64)
 
@@ -252,7 +252,7 @@ def _cells_at(encoded: EncodedTable, levels: Sequence[int], context: StageContex
 
 @dataclass(frozen=True)
 class _CellLoss:
-    """Loss of cells: `loss` where no cell is blank; a blank stands for the whole domain."""
+    """Loss of cells: `loss` where no cell is blank; a blank represents the whole domain."""
 
     encoded: EncodedTable
     spec: LossSpec
@@ -262,7 +262,7 @@ class _CellLoss:
         return LossModel(self.encoded, self.spec)
 
     def __call__(self, levels: Sequence[int], more: Sequence[float] | None = None) -> tuple[float, list[float]]:
-        """Aggregate and figure of each column, where blanks add so many shares of the domain."""
+        """Aggregate and figure of each column, where blanks add a number of shares of the domain."""
         units = []
         for at, level in enumerate(levels):
             least = self.spec.g * self.encoded.records / self.encoded.hierarchies[at].domain_size

@@ -110,7 +110,7 @@ class EncodedTable:
 
     @cached_property
     def lookups(self) -> list[list[tuple[int, Ints, int]]]:
-        """Of each column and level: its place, the label's code of each leaf code, and how many labels there are."""
+        """For each column and level: its place, the label's code of each leaf code, and the number of labels."""
         found = [
             [
                 (place, hierarchy.codes(level).astype(np.int64), len(hierarchy.labels(level)))
@@ -143,7 +143,7 @@ class EncodedTable:
         compared : bool
             Whether to count the population in them, and its classes without a combination too.
         labels : bool
-            Whether to say what the labels of each combination lose.
+            Whether to compute the loss of the labels of each combination.
         """
         information = self.information(keys, levels) if labels else None
         if not compared or self.population is None:
@@ -157,7 +157,7 @@ class EncodedTable:
 
     @property
     def population_counts(self) -> Callable[[Sequence[int]], Ints] | None:
-        """Of a vector of levels: records of the population with the labels of each combination.
+        """For a vector of levels: records of the population with the labels of each combination.
 
         None where no population is counted over all the columns.
         """
@@ -195,7 +195,7 @@ class EncodedTable:
         return self.codes if self.population is None else np.concatenate([self.codes, self.population.codes])
 
     def key_ranks(self, column: str, levels: Sequence[int], rows: Ints) -> Ints:
-        """Ranks of some combinations' released texts in a column: what class keys are ordered by, shape (n,)."""
+        """Ranks of some combinations' released texts in a column, the order of class keys, shape (n,)."""
         place = self.places[column]
         if place >= len(self.columns):
             fixed: Ints = self.codes[rows, place].astype(np.int64)
@@ -265,7 +265,7 @@ def encode(engine: Any, table: Any, stage: GeneralizeStage, context: StageContex
 
 
 def _valued_columns(stage: GeneralizeStage, keys: Sequence[str], sensitive: Sequence[str]) -> tuple[str, ...]:
-    """Columns whose values are counted: the sensitive ones, and what a classification predicts."""
+    """Columns whose values are counted: the sensitive ones, and the target of a classification."""
     response = stage.loss.response
     return tuple(sensitive) if response in (None, *keys, *sensitive) else (*sensitive, str(response))
 
@@ -273,7 +273,7 @@ def _valued_columns(stage: GeneralizeStage, keys: Sequence[str], sensitive: Sequ
 def _coded_columns(
     distinct: Any, counts: Ints, columns: Sequence[str], fixed: Sequence[str], context: StageContext
 ) -> tuple[Codes, Bools, dict[str, SeenColumn]]:
-    """The codes of each combination, whether all of them are known, and what each column holds."""
+    """The codes of each combination, whether all of them are known, and the contents of each column."""
     codes, seen = [], {}
     for place, column in enumerate((*columns, *fixed)):
         seen[column], leaves = _coded(
@@ -294,7 +294,7 @@ def _population(
 
 
 def rows_by_person(matrix: Codes, rows: Combinations, who: Ints) -> tuple[NDArray[np.intp], Combinations]:
-    """The combinations apart by person as far as they must be, and which of them stand for all."""
+    """The combinations, distinguished by person as far as necessary, and which of them represent all."""
     words = np.column_stack([matrix, *rows.sensitive.values()])
     fresh = np.ones(len(words), dtype=np.int64)
     fresh[1:] = (words[1:] != words[:-1]).any(axis=1)  # sorted, the person last
@@ -340,7 +340,7 @@ def sorted_values(values: Any) -> tuple[Any, Ints]:
 def searched_quality(table: EncodedTable, stage: GeneralizeStage, context: StageContext) -> QualityModel:
     """The model that a stage names, over its encoded table.
 
-    Bounds may count on what a node must meet: suppression within the limit, and the least size of a class that any
+    Bounds may rely on the requirements of a node: suppression within the limit, and the least size of a class that any
     guarantee over all columns sets.
 
     Raises

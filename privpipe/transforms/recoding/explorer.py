@@ -57,7 +57,7 @@ class Lattice:
     Parameters
     ----------
     allowed : tuple of tuple of int
-        Of each column, ascending and not empty.
+        For each column, ascending and not empty.
 
     Examples
     --------
@@ -236,7 +236,7 @@ class Found:
     gap : float
         Loss (its first figure) above the least bound of the nodes left; 0 when optimal.
     checked, pruned_by_bound, pruned_by_mandatory, pruned_by_witness : int
-        Nodes by what became of them.
+        Nodes by their outcome.
     solutions : tuple of Solution
         Every feasible node that was checked, best first.
     notes : mapping
@@ -427,7 +427,7 @@ class Explorer:
 
     @property
     def is_ahead(self) -> bool:
-        """Whether it pays to say what is expected."""
+        """Whether it pays to announce the next nodes."""
         return self._ahead.is_on
 
     def bounds(self, nodes: Sequence[Levels]) -> Floats:
@@ -435,7 +435,7 @@ class Explorer:
         return self.check.loss.bounds(np.array(nodes, dtype=np.int16))
 
     def sharper_bounds(self, nodes: Sequence[Levels], top: Levels) -> Floats:
-        """Lower bounds of all vectors between each node and a top, by what must go at the top where that is known."""
+        """Lower bounds of all vectors between each node and a top, by the records to be removed at the top if known."""
         if top not in self._forced:
             return self.bounds(nodes)
         return self.check.loss.forced_bounds(np.array(nodes, dtype=np.int16), self._forced[top])

@@ -105,7 +105,7 @@ class KnownClasses:
     ----------
     columns : int
     width : int
-        Bytes of what is remembered of a class.
+        Bytes remembered per class.
     codes : int
         Bytes of the table's codes.
     """
@@ -120,7 +120,7 @@ class KnownClasses:
         self._lock = Lock()
 
     def below(self, levels: NDArray[np.int16]) -> FormedClasses | None:
-        """The fewest classes known at levels of which none is above these."""
+        """The fewest classes known at levels none of which is above these."""
         with self._lock:
             at = smallest_below(self._levels, self._counts, len(self._formed), levels)
             return None if at < 0 else self._formed[at]
@@ -146,7 +146,7 @@ class PackedTable:
     Attributes
     ----------
     codes : list of ndarray of uint16 or int32, shape (t,)
-        Of each group, the code of each combination.
+        For each group, the code of each combination.
     """
 
     def __init__(self, table: EncodedTable) -> None:
@@ -202,7 +202,7 @@ class PackedTable:
         row : int
             The combination.
         strides : sequence of int
-            Of each generalized column: how far apart its levels are in the lattice.
+            For each generalized column: the distance of its levels in the lattice.
 
         Returns
         -------
@@ -224,7 +224,7 @@ class PackedTable:
         return parts
 
     def _first_alike(self, column: int, leaf: int) -> Ints:
-        """Of each leaf of a column the level, from the least allowed one, at which it first equals one; -1: never."""
+        """For each leaf of a column the level, from the least allowed one, at which it first equals one; -1: never."""
         table = self.table
         fixed = column >= len(table.columns)
         low = 0 if fixed else table.hierarchies[column].min_level

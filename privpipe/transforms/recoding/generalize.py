@@ -51,7 +51,7 @@ class Approach:
     algorithm : str
         How, in words.
     options : mapping
-        What the short form stands for, in that stage.
+        What the short form means, in that stage.
     also : tuple of str
         Other stages that serve it.
     """
@@ -224,12 +224,12 @@ def _at_roots(hierarchies: Mapping[str, Hierarchy], levels: Mapping[str, int], s
 
 
 def plan(engine: Any, table: Any, stage: GeneralizeStage, context: StageContext) -> StagePlan:
-    """Choose (or take) the vector of levels and say what it costs.
+    """Choose (or take) the vector of levels and compute its cost.
 
     Raises
     ------
     NoSolutionError
-        No vector of levels meets the guarantees within the budget, or the given one does not; shows what would do.
+        No vector of levels meets the guarantees within the budget, or the given one does not; shows what would.
     """
     if stage.approach == "AG_CS":
         return _with_cells(engine, table, stage, context)

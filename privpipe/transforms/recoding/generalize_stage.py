@@ -77,7 +77,7 @@ class SearchBudget:
         Vectors of levels that may be checked. Default: 100,000, or as many fewer as keep a search of a large table to
         some minutes of one core; they are counted by the table's size, so the outcome stays the same everywhere.
     seconds : float, optional
-        Time in addition; what is found then depends on the machine, and the plan says so.
+        Additional limit of time; the result then depends on the machine, as the plan states.
     """
 
     nodes: Annotated[int | None, Ge(1)] = None
@@ -125,7 +125,7 @@ class GeneralizeStage(RecodingStage):
     ] = field(default_factory=LossSpec)
     suppress_at_most: Annotated[float | None, Ge(0), Le(1), Doc("share of the records that may be suppressed")] = None
     criteria: Annotated[
-        tuple[Criterion, ...] | None, Doc("of search minimal: what is preferred among minimal vectors, in order")
+        tuple[Criterion, ...] | None, Doc("for search minimal: criteria among minimal vectors, in order of preference")
     ] = None
     minimal: Annotated[Literal["one", "all"], Doc("of search minimal: whether the plan lists one or all")] = "one"
     mark: Annotated[bool, Doc("whether a suppressed record stays as a row of the suppression mark")] = False
@@ -246,7 +246,7 @@ class GeneralizeStage(RecodingStage):
         return Labelled(labels, before, table, recoded, tuple(unknown))
 
     def passing(self, engine: Primitives, labelled: Labelled, entering: int, context: StageContext) -> Any:
-        """The labelled records without the classes that fail, of so many records that entered the stage.
+        """The labelled records without the classes that fail, given the number of records that entered the stage.
 
         Raises
         ------
@@ -282,7 +282,7 @@ class GeneralizeStage(RecodingStage):
     def carried(self, engine: Primitives, table: Any, plan: StagePlan, context: StageContext) -> StagePlan:
         if "blanks" in plan.detail:
             return super().carried(engine, table, plan, context)
-        # What the levels cost the first table is not what they cost this one.
+        # The levels have another cost on this table than on the first one.
         kept = {name: plan.detail[name] for name in CARRIED}
         kept |= {"lengths": plan.detail["lengths"]} if "lengths" in plan.detail else {}
         return replace(plan, detail={**kept, "records": engine.count(table)})
@@ -291,7 +291,7 @@ class GeneralizeStage(RecodingStage):
         return {**self.parameters(), "loss": quality_parameters(self.loss), "budget": self.budget.stated()}
 
     def defined(self, column: str, hierarchy: Hierarchy, context: StageContext) -> str:
-        """By what a plan knows the hierarchy of a column again."""
+        """How a plan recognises the hierarchy of a column."""
         return context.keyed(definition_digest(context.hierarchies[column], hierarchy, type_of(context, column)))
 
     @classmethod

@@ -140,7 +140,7 @@ class _Hopeless:
 
 
 def _bettered(explorer: Explorer, hopeless: _Hopeless, here: Visit, width: int) -> Visit | None:
-    """The first vector found that differs in so many columns and is better."""
+    """The first better vector found that differs in this number of columns."""
     if here.loss is None:
         return None
     nodes = _around(explorer.lattice, here.levels, width)
@@ -164,7 +164,7 @@ def _bettered(explorer: Explorer, hopeless: _Hopeless, here: Visit, width: int) 
 
 
 def _around(lattice: Lattice, levels: Levels, width: int) -> Nodes:
-    """Every vector that differs from one in so many columns."""
+    """Every vector that differs from one in this number of columns."""
     others = [[level for level in own if level != levels[at]] for at, own in enumerate(lattice.allowed)]
     found, many = [np.zeros((0, len(levels)), dtype=np.int16)], 0
     for columns in combinations(range(len(levels)), width):
@@ -186,7 +186,7 @@ ARRIVALS_EVERY = 10
 
 
 def datafly(explorer: Explorer) -> None:
-    """Raise the column with most distinct labels until what fails may be suppressed.
+    """Raise the column with most distinct labels until the failing classes may be suppressed.
 
     Source: Sweeney, IJUFKS 10(5), 2002. Of columns with equally many the first is raised.
     """
@@ -225,7 +225,7 @@ def bottom_up(explorer: Explorer) -> None:
 
 
 def _raised(explorer: Explorer, here: Visit) -> Visit | None:
-    """The step up that spares most for what it adds; None at the coarsest levels."""
+    """The step up that spares most records for the loss it adds; None at the coarsest levels."""
     steps = list(explorer.visits(explorer.lattice.above(here.levels)))
     if not steps:
         return None
@@ -244,7 +244,7 @@ def _go_on(explorer: Explorer) -> None:
         stuck = explorer.best
         around = (*explorer.lattice.above(stuck.levels), *explorer.lattice.below(stuck.levels))
         for _ in explorer.visits(around):
-            pass  # what it finds is the best
+            pass  # its result is the best
 
 
 def top_down(explorer: Explorer) -> None:
@@ -300,7 +300,7 @@ def _gone(explorer: Explorer, visit: Visit) -> int:
 
 
 def _ranked(explorer: Explorer, people: list[Levels]) -> list[Levels]:
-    """The valid by loss, then the others by what they suppress; equal ones by their levels."""
+    """Valid ones by loss, then the others by their suppression; equal ones by their levels."""
 
     visits = {visit.levels: visit for visit in explorer.visits(people)}
 

@@ -1,4 +1,4 @@
-"""Labels of a table's columns, from hierarchies over the values at hand, and what cells and classes lose under them.
+"""Labels of a table's columns, from hierarchies over its values, and the losses of cells and classes under them.
 
 A plan holds the definition of a hierarchy without values. Losses are those of the quality model of a stage, and of
 cells with separate levels (Iyengar's loss and NCP).
@@ -258,7 +258,7 @@ def labels_at(hierarchy: Hierarchy, level: int, codes: Codes) -> pa.Array:
 
 
 def unit_losses(hierarchy: Hierarchy, level: int, loss: LossSpec) -> dict[str | None, float]:
-    """u of a record that is kept, by its released text at a level; None stands for a missing value.
+    """u of a record that is kept, by its released text at a level; None is a missing value.
 
     Examples
     --------
@@ -273,7 +273,7 @@ def unit_losses(hierarchy: Hierarchy, level: int, loss: LossSpec) -> dict[str | 
 
 @dataclass(frozen=True)
 class OwnUnitLoss:
-    """Own loss of classes: Iyengar's loss over the records of one class alone, whatever the quality model.
+    """Loss of single classes: Iyengar's loss over the records of one class, whatever the quality model.
 
     `units` maps each generalized column, in policy order, to the losses of its released texts.
     """
@@ -292,12 +292,12 @@ class OwnUnitLoss:
 
 
 def column_loss(counts: Ints, shares: Floats, domain: float, gone: int = 0) -> float:
-    """u of one column, in [0, 1]: 0 where each cell is a single value, 1 where each stands for the whole domain.
+    """u of one column, in [0, 1]: 0 where each cell is a single value, 1 where each represents the whole domain.
 
     Parameters
     ----------
     counts, shares : ndarray, shape (n,)
-        Records, and the share of the domain that their label stands for.
+        Records, and the share of the domain that their label represents.
     domain : float
         D, the size of the domain.
     gone : int

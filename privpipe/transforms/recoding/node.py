@@ -49,7 +49,7 @@ def forced_records(model: ClassModel, block: ClassBlock, facts: Facts, memory: M
     facts : Facts
         Base distributions.
     memory : dict, optional
-        Keeps what is the same for all classes, as long as model and facts are.
+        Keeps what is equal for all classes while model and facts do not change.
 
     Examples
     --------
@@ -124,7 +124,7 @@ def _enhanced_beta_likeness(model: Any, block: ClassBlock, facts: Facts, memory:
 
 
 def _delta_disclosure(model: Any, block: ClassBlock, facts: Facts, memory: Memory) -> Floats:
-    """The upper side alone: q <= p 2^delta is necessary for a part to pass."""
+    """Only the upper side: q <= p 2^delta is necessary for a part to pass."""
     p = facts.base(model.column)
     return _capped(block, model.column, p * 2.0 ** (model.delta + float(slack(model.delta))))
 
@@ -217,7 +217,7 @@ class CheckedNode:
     must_go : int
         Records that must go at every specialization too.
     rounds : mapping of keys to Round
-        How the classes of each set of keys fared; empty where records are not what is counted.
+        The outcome of the classes of each set of keys; empty where records are not counted.
     gone : ndarray of bool, shape (t,), optional
         Distinct combinations that are suppressed; default: those of the failing classes of the only round.
     """
@@ -389,7 +389,7 @@ class NodeCheck:
         return Round(classes, forced, failing, in_part)
 
     def _by_rule(self, levels: tuple[int, ...], rounds: dict[Keys, Round]) -> tuple[Bools, bool, int]:
-        """Combinations that go, whether what is left meets everything, and what must go at finer levels too."""
+        """Combinations to be removed, whether the rest meets everything, and those removed at finer levels too."""
         table = self.table
         formed = {
             keys: rounds[keys].classes if keys in rounds else self.packed.classes(keys, levels)
@@ -418,8 +418,8 @@ EACH = 2
 class Ahead:
     """Checks that are under way.
 
-    What a check says does not depend on the others, so that a search finds the same with and without them; what was
-    asked for in vain is thrown away and is counted nowhere.
+    The result of a check does not depend on the others, so a search finds the same with and without them; checks made
+    in vain are discarded and not counted.
 
     Parameters
     ----------
@@ -452,18 +452,18 @@ class Ahead:
             self._asked[levels] = self._pool.submit(self._check, levels)
 
     def take(self, levels: Levels, likely: Iterable[Levels] = ()) -> CheckedNode:
-        """The check of a vector, made now unless it was asked for, and meanwhile those that are likely to come next."""
+        """The check of a vector, made now unless it was requested before, and meanwhile those likely to come next."""
         under_way = self._asked.pop(levels, None)
         self.ask(likely)
         return self._check(levels) if under_way is None or under_way.cancel() else under_way.result()
 
     def close(self) -> None:
-        """Let go of what is under way."""
+        """Discard the pending checks."""
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=True)
 
     def _dropped(self, wanted: Sequence[Levels]) -> bool:
-        """Make room by a check that is no longer needed, once it is done or if it has not begun."""
+        """Make room by discarding a superfluous check that is done or has not begun."""
         for levels, under_way in self._asked.items():
             if levels not in wanted and (under_way.done() or under_way.cancel()):
                 del self._asked[levels]

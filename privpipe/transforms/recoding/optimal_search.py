@@ -48,7 +48,7 @@ LARGEST = 1 << 24
 
 
 class Witnesses:
-    """Records called so far, and what each vector of levels loses of them.
+    """Records named so far, and how many of them each vector of levels loses.
 
     Parameters
     ----------
@@ -173,7 +173,7 @@ def search_optimal(check: NodeCheck, budget: int, node_limit: int) -> tuple[Foun
 def ended_search(check: NodeCheck, lattice: Lattice, budget: int, limits: Limits) -> LatticeSearch:
     """The search of `search_optimal` once it has ended.
 
-    Under a limit of time it goes on from what the genetic search and exchanges find, so that it never finds less.
+    Under a limit of time it continues from the result of the genetic search and exchanges, so it never finds less.
     """
     search = LatticeSearch(check, budget, lattice.nodes(), limits.nodes, limits.seconds)
     if limits.seconds is not None:
@@ -211,7 +211,7 @@ class LatticeSearch:
     A node that fails hopelessly takes all its specializations along, a feasible one every node whose bound is worse;
     records that must go raise the bounds of specializations. Where nothing may be suppressed and the loss is known
     beforehand, nodes are taken best first and records of failing classes speak against others; elsewhere from the
-    middle of what is alive, nodes sorted by bound: low ones are infeasible and cut little, high ones are poor.
+    middle of the open nodes, sorted by bound: low ones are infeasible and cut little, high ones are poor.
 
     Parameters
     ----------
@@ -256,7 +256,7 @@ class LatticeSearch:
                 raise
             self.interrupted = True
             if self._current >= 0:
-                self.alive = np.append(self.alive, self._current)  # what was known of it may not have been drawn upon
+                self.alive = np.append(self.alive, self._current)  # known facts about it may not have been used
 
     def start_from(self, levels: tuple[int, ...]) -> None:
         """Check a node out of turn."""
@@ -334,7 +334,7 @@ class LatticeSearch:
             self.alive = self.alive[~lost]
 
     def _sharpen(self, at: int, node: CheckedNode) -> bool:
-        """Raise bounds below a node by what must be suppressed there; whether any was."""
+        """Raise bounds below a node by the records that must be suppressed there; whether any was raised."""
         forced = (
             node.forced(self.check.table.columns) if self.budget and node.must_go > self.check.table.unknown else None
         )

@@ -42,7 +42,7 @@ class SeenColumn:
     Parameters
     ----------
     place : int
-        Where it stands among the table's codes.
+        Its position among the table's codes.
     texts : tuple of str or None
         Its distinct values: those the hierarchy was built over, in that order; in the order of their codes where
         there is no hierarchy.

@@ -102,7 +102,7 @@ class BoxSearch:
         explorer.kept_back = int((1.0 - IMPROVING) * explorer.left)
         try:
             if explorer.is_timed:
-                genetic(explorer)  # so that what is found in time is never worse
+                genetic(explorer)  # so that the result in time is never worse
             top_down(explorer)
             climb(explorer)
             exchange_on(explorer, IMPROVING)
@@ -182,7 +182,7 @@ def search_minimal(
 ) -> tuple[Found | None, int, list[Solution], bool]:
     """All vectors within the budget that have none of their specializations within it, preferred ones first.
 
-    A valid node takes all its generalizations along, a hopeless one its specializations, from the middle of what is
+    A valid node settles all its generalizations, an infeasible one its specializations, from the middle of what is
     left by height; so every node is checked, or dominated by a checked one, or cannot be valid.
 
     Returns
@@ -320,7 +320,7 @@ class Outcome:
     minimal : list of Solution
         Of `search: minimal`: all of them.
     safer : list of Solution
-        Valid vectors above the one found, looked at for the front of loss and risk alone.
+        Valid vectors above the one found, examined only for the front of loss and risk.
     near : list of (levels, Solution or None)
         Vectors that differ from the one found by one level of one column; None: they do not meet everything.
     """
@@ -380,7 +380,7 @@ def _proved(found: Found) -> dict[str, float | None]:
 
 
 def searched(stage: GeneralizeStage, check: NodeCheck, budget: int, place: str) -> Outcome:
-    """Search as a stage says, and look at what less risk would cost.
+    """Search as a stage states, and compute what less risk would cost.
 
     Raises
     ------

@@ -246,7 +246,7 @@ def _require_fixed(column: str, level: int, hierarchy: Hierarchy, context: Stage
 
 
 def _scheme(levels: Mapping[str, int], columns: Sequence[str], context: StageContext) -> str:
-    """SHA-256 of levels and hierarchies as they are declared; nothing of the data is in it."""
+    """SHA-256 of levels and hierarchies as declared; it contains nothing from the data."""
     parts = {name: [levels[name], declared(context.hierarchies[name], context.types.get(name))] for name in columns}
     text = json.dumps({"keys": list(context.roles.quasi_identifiers), "columns": parts}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
@@ -254,7 +254,7 @@ def _scheme(levels: Mapping[str, int], columns: Sequence[str], context: StageCon
 
 @dataclass(frozen=True)
 class _AtLeast:
-    """Classes of at least so many records."""
+    """Classes of at least a number of records."""
 
     size: int
 

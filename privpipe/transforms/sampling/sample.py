@@ -38,7 +38,7 @@ class Sample(Transformer):
     fraction : float, optional
         In (0, 1): each record stays with this probability, by its own draw; the number is random.
     records : int, optional
-        Instead: exactly so many, those of least keyed order. More than there are is an error.
+        Instead: exactly this many, those first in keyed order. More than there are is an error.
     by : tuple of str
         Strata: `records` are allotted in proportion (largest remainder, ties to the stratum of least key).
     same_within : {"household_id", "person_id"}, optional
@@ -116,7 +116,7 @@ class Sample(Transformer):
             if strata.records and engine.count(table) != sum(strata.records):
                 raise DataError(f"{context.place}: the plan was made for another table: the number of records differs")
             if kept.tolist() != proportional(strata.records, self.records or 0):
-                raise UsageError(f"{context.place}: the plan keeps other records than the policy asks: make a new one")
+                raise UsageError(f"{context.place}: the plan keeps other records than the policy: make a new one")
             ranks = [[m - 1] if 0 < m < n else [] for m, n in zip(kept.tolist(), strata.records, strict=True)]
             cuts = order_cuts(engine, table, read, stream, strata.of, ranks)
             chosen = _Chosen(strata, stream, cuts=cuts, kept=tuple(kept.tolist()))

@@ -49,7 +49,7 @@ class Failures:
         Records of classes that fail in all their parts too, so at every finer vector of levels; more than there are
         where no suppression helps at any of these.
     met : bool
-        Whether what is left meets everything; False: no suppression helps. `rows` are those of failing classes then,
+        Whether the rest meets everything; False: no suppression helps. `rows` are those of failing classes then,
         at least.
     """
 
@@ -80,7 +80,7 @@ def failing_rows(
 
 
 def require_sample(sets: JudgedSets, rows: Combinations, classes: Mapping[Keys, Classes]) -> None:
-    """Refuse a table of which some class holds more records than the population does.
+    """Refuse a table in which some class has more records than the population has.
 
     Raises
     ------
@@ -217,7 +217,7 @@ def _prefix(
     tied = np.flatnonzero((sizes == border) & (sizes > 0))
     wanted = prefix - int(dropped.sum())
     if 0 < wanted < len(tied):
-        # Any combination speaks for its class: what orders classes is a function of their keys.
+        # Any combination represents its class: the order of classes is a function of their keys.
         speaker = np.zeros(classes.count, dtype=np.int64)
         speaker[classes.numbers] = np.arange(len(classes.numbers))
         tied = tied[np.lexsort(tuple(reversed(list(ties(keys, speaker[tied])))))]
@@ -306,7 +306,7 @@ def with_unknown_marked(
 
 @dataclass(frozen=True)
 class _Marked:
-    """Blanks the records of some classes; leaves the others out where they alone are asked for."""
+    """Blanks the records of some classes; leaves the others out where only those are requested."""
 
     keys: tuple[KeysDropped, ...]
     blank: Blanked

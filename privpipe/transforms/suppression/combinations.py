@@ -53,7 +53,7 @@ class Persons:
     numbers : ndarray of int64, shape (t,)
         Number of the person; combinations of the same person share it.
     counts : ndarray of int64, shape (t,)
-        Persons a combination stands for: more than 1 only where none of them has another one.
+        Persons that a combination represents: more than 1 only where none of them has another one.
     """
 
     numbers: Ints = field(repr=False)
@@ -99,7 +99,7 @@ class Combinations:
 
     @cached_property
     def owners(self) -> Mapping[str, Ints]:
-        """Of each sensitive column, a number for each pair of value and person."""
+        """For each sensitive column, a number for each pair of value and person."""
         found: dict[str, Ints] = {}
         if self.persons is None:
             return found
@@ -226,7 +226,7 @@ def apart_by_person(combinations: Ints, persons: Ints, counts: Ints) -> tuple[ND
     Returns
     -------
     (ndarray of int64, shape (t,), ndarray of int64, shape (t,), Persons)
-        Pairs that stand for all, ascending; their records; their persons.
+        Pairs that represent all, ascending; their records; their persons.
 
     Examples
     --------
@@ -373,11 +373,11 @@ def text_ranks(texts: Sequence[str | None]) -> Ints:
 def _combinations(
     found: Any, sensitive: Mapping[str, Ints], columns: list[str], person: str | None
 ) -> tuple[Combinations, Any]:
-    """The combinations, apart by person as far as they must be, and the rows of the count that stand for them."""
+    """The combinations, distinguished by person as far as necessary, and the rows of the count that represent them."""
     counts = found["__count"].to_numpy().astype(np.int64)
     if person is None:
         return Combinations(counts, sensitive), found
-    # Sorted, the person last, so that equal combinations stand side by side.
+    # Sorted, the person last, so that equal combinations are adjacent.
     fresh = np.zeros(len(counts), dtype=np.int64)
     for column in columns:
         codes = found[column].combine_chunks().dictionary_encode(null_encoding="encode").indices.to_numpy()
@@ -426,7 +426,7 @@ def _text_codes(values: Any, beside: Any, column: str, more: int) -> tuple[Codes
 
 
 def _facts(engine: Primitives, table: Any, sets: JudgedSets, context: StageContext) -> Facts:
-    """The base, and what rules that look at labels learn from those of the table."""
+    """The base, and what rules on labels learn from those of the table."""
     columns_used_by = tuple(dict.fromkeys(key for keys in sets.labels for key in keys))
     if not columns_used_by:
         return context.base
@@ -440,7 +440,7 @@ def _looking(sets: JudgedSets, over: Iterable[Keys]) -> list[Guarantee]:
 
 
 def _information(sets: JudgedSets, names: Keys, keys: Any, facts: Facts) -> Floats:
-    """What the labels of each combination lose, by the very function that the gate asks."""
+    """The loss of the labels of each combination, by the same function as in the gate."""
     chosen = keys.select(list(names)).combine_chunks()
     made = next(model.row_column(facts) for model in _looking(sets, [names]))  # type: ignore[attr-defined]
     lost = made(RowBlock(chosen.to_batches()[0], None)).batch.column(INFORMATION)

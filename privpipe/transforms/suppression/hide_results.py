@@ -202,7 +202,7 @@ class _Hiding:
         return self.table.parts(self.rows, self.counts, blank)
 
     def _blank(self, places: Ints, gone: Ints, column: str) -> None:
-        """Blank a column in so many records of these parts, which are split where some stay."""
+        """Blank a column in a number of records of these parts, which are split where some stay."""
         some = gone > 0
         places, gone, bit = places[some], gone[some], 1 << self.columns.index(column)
         self.counts[places] -= gone
@@ -245,7 +245,7 @@ def _fewest(members: Bools, excess: Ints, counts: Ints, *, exact: bool) -> _Fewe
 
 
 def _greedy(members: Bools, excess: Ints, counts: Ints) -> Ints:
-    """The combination in most rules gives up cells first, as many as the least of these rules still asks for."""
+    """The combination in most rules gives up cells first, as many as the least of these rules still needs."""
     gone, left = np.zeros_like(counts), excess.copy()
     by_combination = np.ascontiguousarray(members.T)
     unhidden = int((left > 0).sum())

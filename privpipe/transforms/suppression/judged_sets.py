@@ -30,9 +30,9 @@ class JudgedSets:
     size_models : tuple of (keys, SizeModel)
         Rules over all class sizes together, in policy order.
     person : str, optional
-        Column by which persons are counted instead of records.
+        Column that identifies persons, counted instead of records.
     labels : frozenset of keys
-        Sets over which a rule looks at what the labels lose.
+        Sets over which a rule reads the loss of labels.
     """
 
     class_models: Mapping[Keys, tuple[ClassModel, ...]]
@@ -65,15 +65,15 @@ class JudgedSets:
 
     @cached_property
     def plain(self) -> bool:
-        """Whether records in classes of the table alone decide: no persons, no population, no loss of labels."""
+        """Whether only records in classes of the table decide: no persons, no population, no loss of labels."""
         return self.person is None and not self.compared and not self.labels
 
     def hereditary(self, model: ClassModel) -> bool:
-        """Whether a class that fails has only failing parts, as it is counted."""
+        """Whether a class that fails has only failing parts, in the units counted."""
         return model.fails_in_parts(records=self.person is None)
 
     def convex(self, model: ClassModel) -> bool:
-        """Whether passing parts merge to a passing whole, as they are counted."""
+        """Whether passing parts merge to a passing whole, in the units counted."""
         return model.passes_merged(records=self.person is None)
 
 
@@ -125,7 +125,7 @@ def _over_keys(roles: Roles, guarantees: Iterable[Guarantee]) -> Iterator[tuple[
 
 
 def require_attainable(context: StageContext, records: int) -> None:
-    """Refuse guarantees that no generalization or suppression of so many records can meet.
+    """Refuse guarantees that no generalization or suppression can meet with this number of records.
 
     Raises
     ------
@@ -162,7 +162,7 @@ def unserved(context: StageContext, served: Collection[str]) -> str:
         )
     if context.counted_by is not None and "persons" not in served:
         key = "`over: households`" if context.counted_by == context.household else "`person_id`"
-        return f"this stage counts records, not {_counted(context)} as {key} asks; use suppress_records, or {instead}"
+        return f"{key} requires {_counted(context)}, this stage counts records; use suppress_records, or {instead}"
     return ""
 
 
@@ -171,7 +171,7 @@ def _unserved_entry(guarantee: Guarantee, context: StageContext, served: Collect
         if "population" not in served:
             return f"{guarantee.name()} compares with a population, which this stage does not count yet"
         if context.counted_by is not None:
-            return f"a population is counted in records, and the policy asks for {_counted(context)}"
+            return f"a population is counted in records, and the policy requires {_counted(context)}"
         if context.population is None:
             return (
                 f"{guarantee.name()} compares with a population, and this stage has none: a search needs the raw one, "
@@ -183,5 +183,5 @@ def _unserved_entry(guarantee: Guarantee, context: StageContext, served: Collect
         return "under `nulls: wildcard` there are no classes to judge it by"
     looks_at_labels = isinstance(guarantee, ClassModel) and guarantee.counted_columns(("",))
     if looks_at_labels and "labels" not in served:
-        return "this stage does not know what the labels lose"
+        return "this stage does not know the loss of labels"
     return ""

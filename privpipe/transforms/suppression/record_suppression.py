@@ -71,7 +71,7 @@ def without_parts(
     Parameters
     ----------
     entered : Table
-        All records of the stage, suppressed ones too: who misses one of these is in part.
+        All records of the stage, including suppressed ones: a household that lacks one of these is incomplete.
     table : Table
         Those that are not suppressed.
     without_failing : callable
@@ -162,10 +162,10 @@ def suppress_failing(
     serves: Collection[str] = ("persons",),
     whole: Any = None,
 ) -> Any:
-    """Remove the classes that fail, in rounds until none does, then what sample-based models ask for.
+    """Remove the classes that fail, in rounds until none does, then the records that sample-based models require.
 
     With `whole`, all records that entered the stage, households go as a whole: those that lack one of these lose all,
-    and what is left is judged again, until nothing more goes. The budget counts records all the same.
+    and the rest is judged again, until nothing more is removed. The budget still counts records.
 
     Parameters
     ----------
@@ -182,7 +182,7 @@ def suppress_failing(
     Raises
     ------
     UnsupportedError
-        The policy asks for another one.
+        The policy requires another one.
     NoSolutionError
         More records would have to go than the budget allows; the message shows how many.
     """
@@ -226,7 +226,7 @@ def _once(engine: Primitives, table: Any, sets: JudgedSets, context: StageContex
 
 
 def require_within(gone: int, limit: float, records: int, context: StageContext) -> None:
-    """Refuse more suppressed records than the budget allows, and a table of which nothing is left.
+    """Refuse more suppressed records than the budget allows, and a table of which no record is left.
 
     Raises
     ------
@@ -251,7 +251,7 @@ def budget_of(limit: float, records: int, context: StageContext) -> int:
 
 
 def least_share(gone: int, records: int) -> float:
-    """The least share, to six digits, whose budget covers so many of the records.
+    """The least share, to six digits, whose budget covers this number of the records.
 
     Examples
     --------
@@ -312,7 +312,7 @@ class SuppressRecords(Transformer):
     suppress_at_most : float
         Share of the stage's input that may go, in [0, 1], in records.
     whole : {"records", "households"}, optional
-        households: where one member goes, all go, and what is left is judged again until nothing more goes; the
+        households: where one member is removed, all are, and the rest is judged again until no more are; the
         households that fail `household_k_anonymity` go too. Default: households where the guarantees count them.
 
     Examples
@@ -333,7 +333,7 @@ class SuppressRecords(Transformer):
 
     whole: Annotated[
         Literal["records", "households"] | None,
-        Doc("what goes at once; left out: households where a guarantee is over them, else records"),
+        Doc("unit of removal; left out: households where a guarantee is over them, else records"),
     ] = None
 
     def needs_keys(self) -> tuple[str, ...]:

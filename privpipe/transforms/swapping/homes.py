@@ -22,13 +22,13 @@ COUNT = "__count"
 
 @dataclass(frozen=True)
 class Asked:
-    """Which columns reveal what about a household.
+    """The roles of columns of a household.
 
     Parameters
     ----------
     household : str
     areas, along : tuple of str
-        Columns that move: areas from coarse to fine, and what goes along with them.
+        Columns that move: areas from coarse to fine, and those that move along with them.
     profiles : tuple of tuple of str
         Columns in which donors agree, one list after the other.
     keys : tuple of str
@@ -49,7 +49,7 @@ class Asked:
 
     @property
     def own(self) -> tuple[str, ...]:
-        """Columns of which a household has one value."""
+        """Columns in which a household has one value."""
         return tuple(dict.fromkeys((*self.areas, *self.along, *(name for names in self.profiles for name in names))))
 
     @property
@@ -214,7 +214,7 @@ def _given_risk(engine: Primitives, table: Any, asked: Asked, place: str) -> Flo
         values = RowBlock(found.select([name]).combine_chunks().to_batches()[0])[name]
         wrong = int((~(values >= 0) | np.isinf(values)).sum())
         if wrong:
-            raise DataError(f"{place}: column {name!r} has {wrong:,} values that are no risk; a risk is at least 0")
+            raise DataError(f"{place}: column {name!r} has {wrong:,} values that are not risks; a risk is at least 0")
         risk[:, level] = np.maximum.reduceat(values, first)
     return risk
 

@@ -161,7 +161,7 @@ class RankSwap(Transformer):
 
     @property
     def keeps(self) -> bool:
-        """Whether the window follows from what is to be kept."""
+        """Whether the window follows from a statistic to be kept."""
         return self.keep_correlation is not None or self.keep_mean is not None
 
     @property
@@ -308,7 +308,7 @@ class RankSwap(Transformer):
         elif isinstance(self.segment, int):
             remedy = f"take a segment of at most {MOST_RANKS:,}"
         else:
-            reached = f"p of at most {widest}" + (" instead of what is to be kept" if self.keeps else "")
+            reached = f"p of at most {widest}" + (" instead of a statistic to be kept" if self.keeps else "")
             remedy = f"take segment: auto with {reached}" if self.segment is None else f"take {reached}"
         raise UnsupportedError(
             f"{place}: {inner:,} values of {column!r} swap over segments of {self._segment(inner, window):,} ranks, "

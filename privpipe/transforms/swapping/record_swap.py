@@ -46,13 +46,13 @@ class RecordSwap(Transformer):
     areas : tuple of str
         Columns of areas, from coarse to fine; an area is identified by its column and those before it. All are swapped.
     rate : float
-        Share of the households to be swapped, donors counted too; 0: only those at high risk. It is reached but for
-        rounding and want of donors, and exceeded where high risk asks for more.
+        Share of the households to be swapped, donors counted too; 0: only those at high risk. It is reached except for
+        rounding and a lack of donors, and exceeded where high risk requires more.
     similar : tuple of str, or tuple of tuples
         Similarity profiles: lists of columns in which a donor agrees, tried one after the other. One list is one
         profile; none: donors agree only in size.
     risk_variables : tuple of str, optional
-        Columns by which someone may be found; a missing value is one more value. Default: the quasi-identifiers that
+        Columns by which a person may be found; a missing value is one more value. Default: the quasi-identifiers that
         are not swapped.
     k : int or tuple of int
         Least number of equal records in an area, one number or one per level; 1: no household must be swapped. Where
@@ -61,7 +61,7 @@ class RecordSwap(Transformer):
         Instead of counts: a column of risks at least 0, or one per level; the largest of the members is the
         household's. A household of risk 0 is never swapped.
     threshold : float, optional
-        With `risk`: what it must exceed to be high; left out, no household must be swapped.
+        With `risk`: the risk above which a record is at high risk; left out, no household must be swapped.
     household : str, optional
         Column that distinguishes households; default: the policy's `household_id`.
     along : tuple of str
@@ -87,7 +87,7 @@ class RecordSwap(Transformer):
     preserves = (
         "numbers of households and records of each area, by size and similarity profile; everything but the areas"
     )
-    reveals = "that a household of this kind lives in each area; who is not swapped is shown where he lives"
+    reveals = "that a household of this kind lives in each area; where households that are not swapped live"
     draws_apart = "swaps households as a whole already"
     source = "Shlomo, Tudor, Groom, Data swapping for protecting census tables, PSD 2010; sdcMicro's `recordSwap`"
     formula = "swap if min over members of #(records of the area alike) < k; then up to rate x households"
@@ -113,7 +113,7 @@ class RecordSwap(Transformer):
     risk: Annotated[
         str | tuple[str, ...] | None, ColumnNames(), Doc("instead of counts: a column of risks, or one a level")
     ] = None
-    threshold: Annotated[float | None, Ge(0), Doc("with risk: what it must exceed to be high")] = None
+    threshold: Annotated[float | None, Ge(0), Doc("with risk: a risk above it is high")] = None
     household: Annotated[
         str | None, Household(), Doc("column that distinguishes households; default: the policy's household_id")
     ] = None
@@ -302,7 +302,7 @@ class RecordSwap(Transformer):
 
 
 def _profiles(similar: Any) -> tuple[tuple[str, ...], ...]:
-    """Lists of columns, also of a single one; an empty one among several means size alone."""
+    """Lists of columns, also of a single one; an empty one among several means only size."""
     if not isinstance(similar, list | tuple):
         raise UsageError(f"{OWNER}: similar must be a list of column names, or a list of such lists")
     flat = bool(similar) and isinstance(similar[0], str)

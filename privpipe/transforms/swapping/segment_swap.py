@@ -52,14 +52,14 @@ def tails(histogram: Histogram, bottom: int, top: int) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class SortedValues:
-    """A column in ascending order, run by run: value number i stands at ranks offsets[i] .. offsets[i + 1] - 1."""
+    """A column in ascending order, run by run: value number i has ranks offsets[i] .. offsets[i + 1] - 1."""
 
     values: pa.Array = field(repr=False)
     offsets: Ints = field(repr=False)
 
     @classmethod
     def of(cls, histogram: Histogram) -> Self:
-        """The sorted column that a histogram stands for, nulls left out."""
+        """The sorted column of a histogram, without nulls."""
         known = len(histogram) - (1 if histogram.nulls else 0)
         offsets = np.concatenate([[0], np.cumsum(histogram.counts[:known])]).astype(np.int64)
         return cls(histogram.values.slice(0, known), offsets)
@@ -130,7 +130,7 @@ def is_beyond_driver(engine: Primitives, table: Any, column: str, records: int) 
 
     On engines that forward ranks every long column is. On others, which pay for it, one with more distinct values than
     a driver should hold; estimated from a keyless sample, in which a value is by its hash: equal values are in it
-    together, wherever they lie.
+    together, wherever they are.
     """
     if records <= MOST_VALUES or engine.forwards_ranks:
         return records > MOST_VALUES

@@ -82,7 +82,7 @@ class TailBorders:
 
 
 def tail_borders(engine: Primitives, table: Any, column: str, records: int, bottom: int, top: int) -> TailBorders:
-    """The tails that so many of the smallest and of the largest values make, of a column with `records` values."""
+    """The tails of a number of the smallest and of the largest values, of a column with `records` values."""
     ranks = [rank for rank, wanted in ((bottom - 1, bottom), (records - top, top)) if wanted]
     (found,) = values_at(engine, table, column, Strata(), [records], [ranks])
     at = dict(zip(ranks, found, strict=True))
@@ -192,7 +192,7 @@ MOST_TURNS = 64
 
 @dataclass(frozen=True)
 class ChosenWindow:
-    """The widest window within what was asked, among `of` ranks.
+    """The widest window that meets the request, among `of` ranks.
 
     Parameters
     ----------
@@ -219,7 +219,7 @@ class ChosenWindow:
         return {"expected_correlation": self.correlation, "expected_mean_change": self.mean_change}
 
     def too_narrow(self, n: int, column: str, stage: Keeping, place: str) -> DataError:
-        """The error that no window is within what was asked."""
+        """The error that no window meets the request."""
         kept = "keep_mean" if stage.keep_correlation is None else "keep_correlation"
         return DataError(
             f"{place}: {kept} = {getattr(stage, kept)} of column {column!r} is a window of 0 ranks: one of "
@@ -317,8 +317,8 @@ def chosen_window(
     """The widest window that keeps a correlation, or the means of subsets.
 
     A swap keeps mean and variance, so with D the mean square change of a value the correlation of a column and its
-    swapped self is 1 - D / (2 variance): `correlation` R0 asks for D <= 2 variance (1 - R0). The mean of N records
-    changes with the variance D / N, so `mean` K0 asks for D <= (K0 mean)^2: then 95 % of such means change by at most
+    swapped self is 1 - D / (2 variance): `correlation` R0 requires D <= 2 variance (1 - R0). The mean of N records
+    changes with the variance D / N, so `mean` K0 requires D <= (K0 mean)^2: then 95 % of such means change by at most
     2 K0 / sqrt(N) of themselves. D is measured with a public key. Moore puts 3/8 (w / n)^2 range^2 in its place,
     which it is for evenly spread values.
 
@@ -383,7 +383,7 @@ def _scaled(ordered: NDArray[Any]) -> tuple[Floats, float]:
 
 
 def _change(spread: Floats, width: int, partner: Partner) -> float:
-    """The mean square change of a value under a window of so many ranks."""
+    """The mean square change of a value under a window of a number of ranks."""
     from privpipe.kernels.rank_swapping import swap_permutation
 
     n = len(spread)

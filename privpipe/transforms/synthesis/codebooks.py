@@ -105,7 +105,7 @@ class Codebook:
         return whole_numbers(values, missing, found)
 
     def is_sound(self) -> bool:
-        """Whether every code stands for a value: a book may be read from JSON, which may hold anything."""
+        """Whether every code has a value: a book may be read from JSON, which may hold anything."""
         if self.cells is not None:
             return self.cells.is_whole()
         return len(set(self.labels)) == len(self.labels) and all(isinstance(label, str) for label in self.labels)

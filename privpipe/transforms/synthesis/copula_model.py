@@ -103,7 +103,7 @@ def put_in_order(
 
 
 def _declared(labels: Sequence[str], name: str, levels: Sequence[str], place: str) -> list[int]:
-    """Places of the labels in the order declared; what folding made stands last unless it is declared too."""
+    """Places of the labels in the declared order; the label of folded ones is last unless it is declared too."""
     lacking = [label for label in labels if label not in levels and label != "other"]
     if lacking:
         raise DataError(
@@ -164,7 +164,7 @@ class _Coding:
         from privpipe.kernels.columns.cell_words import scaled_numbers
 
         if name in self.shares:
-            # Labels still stand by frequency where they have no order: the rarest come last and share a code.
+            # Labels without an order are still by frequency: the rarest come last and share a code.
             return np.minimum(label_places(column, self.shares[name][number]["labels"]), self.most - 1)
         values, gaps, _ = scaled_numbers(column, name)
         nothing = np.isnan(values) if gaps is None else gaps | np.isnan(values)
@@ -233,7 +233,7 @@ def learn_models(
     scoring: Scoring,
     place: str,
 ) -> list[dict[str, Any]]:
-    """The model of each stratum: `columns` (marginals by name), `latent` (what has a score) and `factor` (A)."""
+    """The model of each stratum: `columns` (marginals by name), `latent` (columns with scores) and `factor` (A)."""
     schema = table.schema
     ranks: dict[str, list[ValueRanks]] = {}
     holders: dict[str, list[ValuePersons | None]] = {}
@@ -302,7 +302,7 @@ def shares_of(engine: Primitives, table: Any, name: str, strata: Strata, folding
 
 @dataclass(frozen=True)
 class _Holding:
-    """Who has these labels: so many persons, or records where no persons are distinguished."""
+    """The number of persons with these labels, or of records where no persons are distinguished."""
 
     counts: Mapping[str, int]
     persons: ValuePersons | None

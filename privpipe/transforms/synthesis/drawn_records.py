@@ -114,7 +114,7 @@ def found_zeros(columns: Mapping[str, Ints], target: str, sizes: Mapping[str, in
 
 
 def allowed_codes(name: str, size: int, drawn: Mapping[str, Ints], model: Mapping[str, Any], n: int) -> Bools | None:
-    """Which codes of a column each record may have, shape (n, size); None: all. Rules go before what was found."""
+    """Which codes of a column each record may have, shape (n, size); None: all. Rules take precedence over findings."""
     rules, zeros = [rule for rule in model["rules"] if name in rule["then"]], model["zeros"].get(name, {})
     if not rules and not zeros:
         return None
@@ -292,7 +292,7 @@ class _StratumTrees:
             codes[bad] = tree.drawn(leaves[bad], stream.uniform(ids[bad], word=word))
             bad = bad[~allowed[bad, codes[bad]]]
         if len(bad):
-            # Its leaf has nothing for it: by the shares of all records among what it may have.
+            # Its leaf has no allowed code: by the shares of all records among the allowed ones.
             counts = np.diff(np.concatenate([[0], tree.ends]))
             shares = np.bincount(tree.codes, weights=counts, minlength=size)
             weights = np.where(allowed[bad], shares, 0.0)
@@ -306,7 +306,7 @@ class _StratumTrees:
 def _tilts(
     model: Mapping[str, Any], books: Mapping[str, Codebook], trees: Mapping[str, CodeTree]
 ) -> dict[str, Tilting]:
-    """Of each column that has one; a plan of before there were any has none, and draws the same records as ever."""
+    """For each column that has one; plans of earlier versions have none, and draw the same records as before."""
     from privpipe.kernels.synthesis.leaf_tilts import LeafTilt, Tilting
     from privpipe.kernels.synthesis.trees import unpacked
 
@@ -384,7 +384,7 @@ class Drawn:
         places = np.searchsorted(np.array(self.ends, np.int64), t, side="right")
         combinations, schema = self.combinations, self.schema
         strata = np.array([each["stratum"] for each in combinations], np.int64)[places]
-        # A record is drawn by its number alone: the same for any partitioning.
+        # A record is drawn only by its number: the same under any partitioning.
         columns = self.model.drawn(np.column_stack([t, np.zeros(len(t), np.int64)]), strata)
         for at, name in enumerate(self.by):
             words = pa.array([each["values"][at] for each in combinations], pa.string()).take(pa.array(places))

@@ -34,9 +34,9 @@ class Domain:
     Parameters
     ----------
     levels : tuple of str
-        Of a category; what is none of them counts as missing.
+        Of a category; any other value counts as missing.
     low, high : int or float
-        Of a number; what is beyond counts as the nearest of them.
+        Of a number; values beyond count as the nearest of them.
     bins : int
         Cells of equal width between them.
     """
@@ -142,7 +142,7 @@ def learn_marginals(
     privacy: tuple[float, float, Literal["record", "person"], int],
     context: StageContext,
 ) -> dict[str, Any]:
-    """The model as plain JSON (`models`, `domains`), and what it cost (`privacy`), which may be public.
+    """The model as plain JSON (`models`, `domains`), and its privacy cost (`privacy`), which may be public.
 
     Raises
     ------
@@ -213,7 +213,7 @@ def _domain(name: str, declared: Mapping[str, Domain], context: StageContext) ->
     if kind == "boolean":
         return Domain(levels=("false", "true"))
     raise UsageError(
-        f"{context.place}: column {name!r} has no domain: what is seen in the data must not decide it. Write "
+        f"{context.place}: column {name!r} has no domain: the data must not decide it. Write "
         f"`domains: {{{name}: {'{levels: [...]}' if kind == 'text' else '{low: ..., high: ...}'}}}` from what is "
         "known without them"
     )
@@ -221,7 +221,7 @@ def _domain(name: str, declared: Mapping[str, Domain], context: StageContext) ->
 
 @dataclass(frozen=True)
 class MarginalModel:
-    """Draws records along the tree, each column given its parent; a function of the noisy figures alone."""
+    """Draws records along the tree, each column given its parent; a function only of the noisy figures."""
 
     domains: Mapping[str, Domain]
     steps: Sequence[Mapping[str, Any]] = field(repr=False)

@@ -76,7 +76,7 @@ def ranks_of_column(engine: Primitives, table: Any, column: str, strata: Strata,
 class RankSums:
     """Exact sums and products of mid-ranks by stratum, over records with a value in each column but the `filled` ones.
 
-    A stratum's `correlation()` is Spearman's, with ties at their mid-ranks; a missing value of a filled column stands
+    A stratum's `correlation()` is Spearman's, with ties at their mid-ranks; a missing value of a filled column is
     in its middle.
     """
 
@@ -193,7 +193,7 @@ def with_mid_ranks(engine: Primitives, table: Any, names: Sequence[str]) -> Any:
     """
     import pyarrow as pa
 
-    ties = hashlib.sha256(b"privpipe/ranks of ties").digest()[:16]  # who is where within a tie is released nowhere
+    ties = hashlib.sha256(b"privpipe/ranks of ties").digest()[:16]  # the order within a tie is never released
     for at, name in enumerate(names):
         schema = table.schema
         key = pa.field(KEY, _key_type(schema.field(name).type))
@@ -234,7 +234,7 @@ class MidRankSums:
     Parameters
     ----------
     middles : mapping of column to sequence of int
-        Of the `filled` columns: twice the middle rank of each stratum, where a missing value stands.
+        Of the `filled` columns: twice the middle rank of each stratum, the place of missing values.
     """
 
     strata: Strata
@@ -265,7 +265,7 @@ class _Backwards(Stream):
 
 @dataclass(frozen=True)
 class _Keyed:
-    """Records with the value by which they are ranked: -0.0 is 0.0, and what is not a number is missing."""
+    """Records with the value by which they are ranked: -0.0 is 0.0, and NaN is missing."""
 
     column: str
 

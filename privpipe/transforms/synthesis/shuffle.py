@@ -60,7 +60,7 @@ class Shuffle(Transformer):
     columns : tuple of str
         Numbers, decimals, dates or timestamps.
     given : tuple of str
-        Of the same types; may be none, when values are drawn from the joint ranks alone. A record that misses one
+        Of the same types; without any, values are drawn only from the joint ranks. A record that misses one
         counts as being in its middle.
     nulls : {"keep", "refuse"}
         Missing values of `columns` stay where they are and take no rank.
@@ -133,7 +133,7 @@ class Shuffle(Transformer):
     def _sums(
         self, engine: Primitives, table: Any, strata: Strata, context: StageContext
     ) -> tuple[dict[int, ExactSums], list[str]]:
-        """Sums of mid-ranks by stratum, and the columns with one value alone."""
+        """Sums of mid-ranks by stratum, and the columns with only one value."""
         names = (*self.columns, *self.given)
         if few_values(engine, table, names):
             ranks = {name: ranks_of_column(engine, table, name, strata, context.place) for name in names}
@@ -227,7 +227,7 @@ def regression(spearman: Floats, masked: int) -> tuple[Floats, Floats]:
 
     r = proper_correlation(pearson_of_spearman(spearman))
     across, among = r[:masked, masked:], r[masked:, masked:]
-    # Collinear columns: what is left of a zero eigenvalue after rounding must not be inverted.
+    # Collinear columns: a zero eigenvalue that rounding made nonzero must not be inverted.
     slopes = across @ np.linalg.pinv(among, rcond=RANK_CUT, hermitian=True)
     rest = r[:masked, :masked] - slopes @ across.T
     rest = (rest + rest.T) / 2.0

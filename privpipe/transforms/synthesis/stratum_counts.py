@@ -188,7 +188,7 @@ class _Known:
 def combinations_of(
     engine: Primitives, table: Any, strata: Strata, min_count: int, persons: PersonCounts
 ) -> list[dict[str, Any]]:
-    """Values of the stratum columns, as text, with the stratum and the records to stand for; rare ones go.
+    """Values of the stratum columns, as text, with the stratum and the records to represent; rare ones are dropped.
 
     Rare are those of fewer records than `min_count`, or of fewer persons where these are distinguished.
     """
@@ -231,7 +231,7 @@ def planned_records(detail: Mapping[str, Any], here: int | None, fewer: bool, co
     Parameters
     ----------
     detail : mapping
-        Of the plan, written by whoever sealed it again.
+        From the plan, which may have been edited and sealed again.
     here : int, optional
         Records of the table; None: the models do not say how many they are of.
     fewer : bool

@@ -83,7 +83,7 @@ class Synthesize(Transformer):
     """Replace the table by records drawn from a model of it: sequential trees, a Gaussian copula, or private marginals.
 
     cart: a column is drawn given those before it, from the leaf of a tree that its record falls into. The tree splits
-    by these columns and by scores that add up what all of them say; within a leaf the draw leans by what they say
+    by these columns and by scores that add up the evidence of all; within a leaf the draw leans by the evidence
     beyond it, and takes no value more than twice as often as its share. Categories and values that at least
     `min_count` records hold are released unchanged; rarer values form cells and are released
     as means less and plus deviations of at least five records, never as themselves. copula: marginals with the same
@@ -98,7 +98,7 @@ class Synthesize(Transformer):
         cart keeps relations of any shape and needs ``privpipe[utility]``; copula keeps rank correlations; marginals
         promises differential privacy and keeps relations of the pairs it chose.
     epsilon, delta : float
-        marginals: what the whole stage spends; its noise is drawn from the operating system's secret randomness, so
+        marginals: budget of the whole stage; its noise is drawn from the operating system's secret randomness, so
         each plan has its own noise, and two plans of one table spend twice.
     unit : {"record", "person"}
         marginals: who is protected; of a person at most `most_records` records count.
@@ -109,7 +109,7 @@ class Synthesize(Transformer):
         Default: all but identifiers. Where others are left, each record keeps its values of them and the columns
         are drawn again in addition to these.
     given : tuple of str
-        cart: columns that are left and of which the drawn ones depend; of the others they are independent.
+        cart: columns that stay and on which the drawn ones depend; they are independent of the others.
     order : {"entropy", "gain", "table"} or tuple of str
         cart: entropy draws columns of few and uneven values first, gain next the one that those before it explain
         best; columns that are named come first, the others by entropy.
@@ -137,7 +137,7 @@ class Synthesize(Transformer):
         Most cells of a histogram, or of rare values; a cell has five records or more.
     min_count : int
         A category or a number of fewer records is rare; under copula a number of fewer than five always. A number that
-        is released instead of rare ones stands for a group of at least so many, and of at least five; it is none of
+        is released instead of rare ones represents a group of at least this many, and of at least five; it is none of
         them, unless every number near is one, as in ages, days or a running number. Where the policy distinguishes
         persons, all of these count persons.
     rare : {"other", "drop"}
@@ -159,7 +159,7 @@ class Synthesize(Transformer):
     columns_rule = "optional"
     needs_draws = True
     preserves = "shares, means and deviations within sampling error; under cart relations too"
-    reveals = "the distribution of each column, and what relations reveal of outlying groups"
+    reveals = "the distribution of each column, and what relations reveal about outlying groups"
     draws_apart = "draws records of no person, and so of no household"
     source = (
         "Reiter, J. Official Statistics 21(3), 2005; Nowok, Raab, Dibben, J. Statistical Software 74(11), "
@@ -176,7 +176,7 @@ class Synthesize(Transformer):
         Doc("columns to draw; all but identifiers when left out; the others stay unchanged"),
     ] = None
     given: Annotated[
-        tuple[str, ...], ColumnNames(), Doc("cart: columns that stay and of which the drawn ones depend")
+        tuple[str, ...], ColumnNames(), Doc("cart: columns that stay and on which the drawn ones depend")
     ] = ()
     order: Annotated[
         tuple[str, ...] | Literal["entropy", "gain", "table"],
@@ -191,9 +191,7 @@ class Synthesize(Transformer):
         Literal["found", "declared"],
         Doc("cart: combinations that no record has are left out: found, or only declared ones"),
     ] = "found"
-    scores: Annotated[Scores, Doc("copula: order of categories: optimal (by what they reveal) or frequency")] = (
-        "optimal"
-    )
+    scores: Annotated[Scores, Doc("copula: order of categories: optimal (by their relations) or frequency")] = "optimal"
     levels: Annotated[
         dict[str, tuple[str, ...]], Doc("copula: declared orders of categories: {education: [low, middle, high]}")
     ] = field(default_factory=dict)
@@ -332,7 +330,7 @@ class Synthesize(Transformer):
             books = [model["codebooks"] for model in models]
         warnings = ["synthetic records are not safe by that name: judge linkage and membership as well"]
         warnings += [
-            f"{name!r}: too few records have a value, so that no number stands for a group of them; the column is "
+            f"{name!r}: too few records have a value, so that no number represents a group of them; the column is "
             "released as missing"
             for name in columns
             if any(strata.known[name]) and all(is_bare(book[name]) for book in books)

@@ -34,7 +34,7 @@ FEW_CODES = 64
 
 @dataclass(frozen=True)
 class Growing:
-    """How trees are grown: what is drawn given what, from how many records."""
+    """How trees are grown: which columns are drawn given which, from how many records."""
 
     columns: tuple[str, ...]
     given: tuple[str, ...]
@@ -185,7 +185,7 @@ def _known_moments(name: str, columns: Mapping[str, Ints], moments: CodeMoments)
 
 
 def _scores(name: str, before: Sequence[str], moments: CodeMoments, books: Mapping[str, Codebook]) -> list[Score]:
-    """Of a column by those before it; by one alone it needs none."""
+    """Of a column by those before it; with only one it needs none."""
     from privpipe.kernels.synthesis.additive_scores import additive_scores
 
     return additive_scores(moments, before, name, books[name].is_ordered) if len(before) > 1 else []
@@ -213,7 +213,7 @@ def _tree(
     scores: Sequence[Score],
     growing: Growing,
 ) -> CodeTree:
-    """Of a column given the others; each leaf is of `min_leaf` records, or persons where these are distinguished."""
+    """Of a column given the others; each leaf has `min_leaf` records, or persons where these are distinguished."""
     from privpipe.kernels.synthesis.trees import CodeTree, category_order
 
     target, book = columns[name], books[name]
@@ -245,7 +245,7 @@ def _order(columns: Mapping[str, Ints], growing: Growing, context: StageContext)
 
 
 def _by_entropy(coarse: Mapping[str, Ints]) -> list[str]:
-    """Least first: what has few values is drawn by few columns, and what has many may depend on all of them."""
+    """Lowest first: a column with few values is drawn by few columns, one with many may depend on all of them."""
     from privpipe.kernels.synthesis.trees import entropy
 
     return sorted(coarse, key=lambda name: round(entropy(np.bincount(coarse[name])), 9))

@@ -1,4 +1,4 @@
-"""Which files a source means, and what an unreadable one is told."""
+"""Which files a source means, and the errors of unreadable ones."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_json_records_are_text(text: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text", ['{"a": 1', "[1, 2]", '{"a": [1]}', '{"a": 1, "a": 2}', "nonsense", '[{"a": 1}'], ids=str
 )
-def test_json_that_is_no_table_is_refused(text: str, tmp_path: Path) -> None:
+def test_json_that_is_not_a_table_is_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(text)
     with pytest.raises(DataError, match=r"a\.json|twice"):
         json_columns([str(tmp_path / "a.json")])

@@ -19,7 +19,7 @@ from .test_classes import QUERIES, oracle, shapes
 
 
 def plain_text(frame: pa.Table) -> pa.Table:
-    """Without the pay column: a decimal of 38 digits is no matter of dictionaries."""
+    """Without the pay column: a decimal of 38 digits does not concern dictionaries."""
     return frame.drop_columns(["pay"])
 
 

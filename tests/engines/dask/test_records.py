@@ -188,7 +188,7 @@ def test_distinct_combinations_of_wide_columns_are_sorted_too(threads, scan):
     assert found.drop_columns(["__count"]).equals(frame.sort_by([(name, "ascending") for name in frame.column_names]))
 
 
-def test_a_stage_that_breaks_its_promise_is_told_apart_from_bad_data(threads, scan):
+def test_a_stage_that_breaks_its_promise_is_distinguished_from_bad_data(threads, scan):
     table = scan(threads, hostile(9))
     with pytest.raises(EngineError, match="promised the columns"):
         threads.count(threads.map_rows(table, lambda rows: rows.drop(["zip"]), table.schema))

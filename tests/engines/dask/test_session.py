@@ -52,6 +52,6 @@ def test_a_scheduler_at_an_address_serves(cluster):
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
-def test_nobody_at_the_address_is_an_engine_error():
+def test_no_one_at_the_address_is_an_engine_error():
     with pytest.raises(EngineError, match="could not reach the scheduler"):
         DaskEngine.open({"address": "tcp://127.0.0.1:9", "patience": 2})

@@ -84,7 +84,7 @@ def test_patience_is_a_number_of_seconds(seconds: object) -> None:
         open_engine("dask", {"patience": seconds})
 
 
-def test_memory_that_ran_out_is_told_with_the_setting_to_change() -> None:
+def test_memory_that_ran_out_is_reported_with_the_setting_to_change() -> None:
     killed = type("KilledWorker", (Exception,), {})
     for error in (MemoryError(), pa.ArrowMemoryError("malloc of 10 failed"), killed()):
         assert "lower `partition_size` under `engines.dask`" in str(engine_error("count cells", error))

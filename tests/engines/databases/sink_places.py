@@ -69,7 +69,7 @@ def rows(place: Place, table: str = "visits_public") -> list[tuple[Any, ...]]:
 
 
 def require_no_bytes(place: Place, canary: str, *sources: str) -> None:
-    """No file next to the database holds them; a server's own files are no one's to read."""
+    """No file next to the database holds them; no one may read a server's own files."""
     for path in place.folder.rglob("*"):
         if path.is_file() and path.name not in ("visits.parquet", *sources) and "records" not in path.parts:
             assert canary.encode() not in path.read_bytes(), path.name

@@ -249,7 +249,7 @@ def test_types_that_no_release_carries_are_refused(embedded: Engine, tmp_path: P
                 embedded.scan(source(path, "t"))
 
 
-def test_a_writer_elsewhere_is_told(
+def test_a_writer_elsewhere_is_reported(
     embedded: Engine, sqlite: Path, duck: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("privpipe.engines.databases.sqlite_files.PATIENCE", 0.05)
@@ -302,7 +302,7 @@ def test_rows_without_an_order_are_not_aligned_by_it(sqlite: Path) -> None:
         positioned(source(sqlite, "visits"))
 
 
-def test_a_file_nobody_may_read(embedded: Engine, sqlite: Path) -> None:
+def test_a_file_no_one_may_read(embedded: Engine, sqlite: Path) -> None:
     if os.geteuid() == 0:
         pytest.skip("root reads everything")
     sqlite.chmod(0)

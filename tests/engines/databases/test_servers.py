@@ -151,7 +151,7 @@ def test_a_query_reads_and_errors_tell_nothing(embedded: Engine, server: Server,
 
 
 @pytest.mark.parametrize("driver", ["postgresql", "postgresql+psycopg"])
-def test_no_error_tells_the_url_or_its_password(
+def test_no_error_shows_the_url_or_its_password(
     embedded: Engine, server: Server, driver: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     secret = "canarysecret"

@@ -118,7 +118,7 @@ def test_an_own_table_is_the_source_of_the_next_run(place: Place, release: Relea
     assert rows(place, "again") != sorted(rows(place))
 
 
-def test_nobody_reads_a_password(
+def test_no_one_reads_a_password(
     place: Place, release: Release, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     if place.server is None:

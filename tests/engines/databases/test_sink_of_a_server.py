@@ -42,7 +42,7 @@ def reader(place: Place) -> Iterator[str]:
     place.ask(f"DROP ROLE {name}")
 
 
-def test_nobody_reads_what_is_staged_whatever_new_tables_are_granted(
+def test_no_one_reads_what_is_staged_whatever_new_tables_are_granted(
     place: Place, release: Release, reader: str
 ) -> None:
     release()

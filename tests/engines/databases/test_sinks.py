@@ -77,7 +77,7 @@ def test_a_refused_release_leaves_nothing(place: Place, release: Callable[..., A
     require_no_bytes(place, CANARY)
 
 
-def test_a_table_of_somebody_else_is_refused(place: Place, release: Callable[..., Any]) -> None:
+def test_a_table_of_someone_else_is_refused(place: Place, release: Callable[..., Any]) -> None:
     place.ask("CREATE TABLE visits_public (a INTEGER)")
     with pytest.raises(SinkError, match="did not publish; rename or drop it"):
         release()

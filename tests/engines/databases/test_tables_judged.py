@@ -70,7 +70,7 @@ def test_a_table_is_validated_on_the_command_line(files: Path, table: str, code:
     assert (found.exit_code or getattr(found.exception, "exit_code", 0)) == code
 
 
-def test_a_base_lies_in_a_database(files: Path, embedded: Engine) -> None:
+def test_a_base_is_in_a_database(files: Path, embedded: Engine) -> None:
     base = {"file": "census", "table": "`base of ill`"}
     entry = {"t_closeness": {"column": "ill", "t": 0.01, "base": base}}
     policy = pp.Policy.from_dict({**POLICY, "guarantees": [entry]}, files)

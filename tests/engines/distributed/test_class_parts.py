@@ -22,7 +22,7 @@ MARKED = (-5, 7)
 
 
 def rows_of(rows: int, classes: int) -> pa.Table:
-    """Classes under two words, the last of which bears the mark; two columns, of text and of numbers with holes."""
+    """Classes under two words, the last of which has the mark; two columns, of text and of numbers with holes."""
     rng = np.random.default_rng([rows, classes])
     key = rng.integers(0, classes, rows)
     pool = [None, float("nan"), -0.0, 0.0, 1.5, *range(2, 60)]
@@ -53,7 +53,7 @@ def gathered(parts: list[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]
 
 
 def shapes(block: ClassBlock, coded: bool) -> Shapes:
-    """Classes as a multiset; without dictionaries a code only tells values of a class apart."""
+    """Classes as a multiset; without dictionaries a code only distinguishes values of a class."""
     found: Shapes = Counter()
     for at in range(len(block)):
         shape: list[Any] = [int(block.sizes[at])]
@@ -105,14 +105,14 @@ def test_a_chunk_is_bounded_in_bytes_too(monkeypatch: pytest.MonkeyPatch) -> Non
     assert 10 < max(sizes) < 100
 
 
-def test_no_records_are_no_block() -> None:
+def test_no_records_are_not_a_block() -> None:
     reader = PartReader(ClassQuery(keys=("k",), columns=("ill",)), (pa.string(),))
     empty = pa.schema([(WORDS[0], pa.int64()), (WORDS[1], pa.int64()), (column_name(0), pa.string())]).empty_table()
     assert list(reader.parts(iter(empty.to_batches() or [pa.RecordBatch.from_pylist([], empty.schema)]))) == []
     assert list(reader.blocks(iter([]))) == []
 
 
-def test_a_value_the_dictionary_lacks_is_told_where_parts_are_gathered() -> None:
+def test_a_value_the_dictionary_lacks_is_reported_where_parts_are_gathered() -> None:
     table = rows_of(50, 4)
     histograms = {"ill": histogram_of(pa.array(["flu", "ok"]))}
     query = ClassQuery(keys=("k",), columns=("ill",), dictionaries=histograms)

@@ -1,4 +1,4 @@
-"""Sizes of classes that were counted are told again, exactly, and never of other rows."""
+"""Sizes of counted classes are reported again, exactly, and never for other rows."""
 
 from __future__ import annotations
 

@@ -145,7 +145,7 @@ def test_class_tables_are_those_of_the_texts(
 
 
 class Gathered:
-    """A reduction that tells all classes."""
+    """A reduction that returns all classes."""
 
     def measure(self, block: ClassBlock, facts: Any) -> list[tuple[int, bool]]:
         marked = np.zeros(len(block), np.bool_) if block.marked is None else block.marked
@@ -250,7 +250,9 @@ def test_near_unique_texts_stay_as_they_are(coded: EmbeddedEngine) -> None:
     assert loaded(coded, keys).coded is None
 
 
-def test_a_text_of_too_many_values_is_no_enumeration(coded: EmbeddedEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_text_of_too_many_values_is_not_an_enumeration(
+    coded: EmbeddedEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(record_ids, "MOST_VALUES", 5)
     monkeypatch.setattr(record_ids, "PROBED", 3)
     monkeypatch.setattr(record_ids, "REPEATED", 1)

@@ -78,7 +78,7 @@ def test_spilled_rows_are_those_kept_in_memory(monkeypatch: pytest.MonkeyPatch) 
     assert found[0].num_rows == 150_000
 
 
-def test_a_function_that_fails_is_heard_as_it_is(embedded: Engine) -> None:
+def test_a_function_that_fails_is_heard_unchanged(embedded: Engine) -> None:
     def broken(block: RowBlock) -> RowBlock:
         raise DataError("column 'n': 1 value is out of range")
 
@@ -86,7 +86,7 @@ def test_a_function_that_fails_is_heard_as_it_is(embedded: Engine) -> None:
         embedded.map_rows(embedded.scan(Source(data=ROWS)), broken, ROWS.schema)
 
 
-def test_a_broken_file_is_told_without_its_cells(
+def test_a_broken_file_is_reported_without_its_cells(
     embedded: Engine, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)

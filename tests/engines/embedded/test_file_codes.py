@@ -204,7 +204,7 @@ def test_histograms_are_those_of_the_texts(engine: EmbeddedEngine, folder: Path)
         assert table.histograms[name].counts.tolist() == expected[name].counts.tolist()
 
 
-def test_a_value_of_the_dictionary_that_no_cell_has_is_no_value(engine: EmbeddedEngine, tmp_path: Path) -> None:
+def test_a_value_of_the_dictionary_that_no_cell_has_is_not_a_value(engine: EmbeddedEngine, tmp_path: Path) -> None:
     cells = pa.DictionaryArray.from_arrays(pa.array([2, 0, 2, None] * 9, pa.int32()), pa.array(["z", "gone", "a"]))
     (tmp_path / "rows").mkdir()
     pq.write_table(pa.table({"zip": cells}), tmp_path / "rows" / "0.parquet", store_schema=False)

@@ -94,7 +94,7 @@ def test_without_room_or_a_number_rows_go_by_stream(monkeypatch: pytest.MonkeyPa
         assert sorted(engine.collect(swapped).column("x").to_pylist()) == [1.0, 2.0, 3.0]
 
 
-def test_rows_in_memory_count_until_nobody_holds_them() -> None:
+def test_rows_in_memory_count_until_no_one_holds_them() -> None:
     with EmbeddedEngine.open({"threads": 2, "memory_limit": "800MB"}) as engine:
         before = engine.session.room()
         assert before == pytest.approx(100e6, rel=0.01)

@@ -1,4 +1,4 @@
-"""What was counted of a table is not counted again, and never told of another one."""
+"""Counts of a table are not counted again, and never reported for another one."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_labels_of_a_counted_column_are_known(embedded: Engine, monkeypatch: pyt
     assert embedded.estimated_distinct(table, ["age", "zip"]) == {"age": 3, "zip": 4}  # type: ignore[attr-defined]
 
 
-def test_fewer_records_are_counted_anew(embedded: Engine) -> None:
+def test_fewer_records_are_counted_again(embedded: Engine) -> None:
     table: Any = embedded.scan(Source(data=pa.table(ROWS)))
     counted(embedded, table, "age")
     fewer = embedded.map_rows(table, lambda rows: rows.take([0, 1]), table.schema)  # type: ignore[arg-type]

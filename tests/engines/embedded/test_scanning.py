@@ -185,7 +185,7 @@ def test_every_declared_type_is_read_from_text(embedded: Engine, tmp_path: Path)
     ],
     ids=["too many", "too few", "open quote", "delimiter", "encoding", "types", "case", "no header", "missing"],
 )
-def test_a_bad_csv_file_is_told_without_its_cells(
+def test_a_bad_csv_file_is_reported_without_its_cells(
     embedded: Engine, text: str | bytes, message: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)

@@ -123,7 +123,7 @@ def test_what_is_dealt_is_gone_with_its_reader(engine: EmbeddedEngine, monkeypat
     assert not opened or len(list(Path("/proc/self/fd").iterdir())) == opened
 
 
-def test_a_row_without_a_word_is_no_row_less(engine: EmbeddedEngine) -> None:
+def test_a_row_without_a_word_is_not_a_row_less(engine: EmbeddedEngine) -> None:
     """Who left missing cells out of a word knew of none: the source has other ones now."""
     rows = pa.table({"w": [3, None, 2]})
     table = engine.with_record_ids(engine.scan(Source(data=rows)), None, Seed.insecure(1))

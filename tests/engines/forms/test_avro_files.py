@@ -185,7 +185,7 @@ def test_columns_that_no_release_carries_are_refused_by_name(engine: Engine, cas
     assert "4711" not in str(caught.value)
 
 
-def test_values_that_are_no_records_and_unknown_codecs(tmp_path: Path) -> None:
+def test_values_that_are_not_records_and_unknown_codecs(tmp_path: Path) -> None:
     file = io.BytesIO()
     fastavro.writer(file, "string", ["a"])
     with pytest.raises(DataError, match="its values are not records"):

@@ -82,7 +82,7 @@ def test_a_file_that_is_another_is_refused(engine: Engine, case: str, tmp_path: 
 
 
 def test_cells_that_are_not_of_the_form_are_counted_by_column(engine: Engine, tmp_path: Path) -> None:
-    """Under a decimal comma 1.5 is not a number, and 31/02 is no day; nothing is guessed and nothing quoted."""
+    """Under a decimal comma 1.5 is not a number, and 31/02 is not a date; nothing is guessed and nothing quoted."""
     path = tmp_path / "people.csv"
     for column, cells, bad in (
         ("pay", ["1,5", "1.5", "1.234,5", "12.34,5", "", " 7 ", "1,2,3", "1 234", "x"], 5),

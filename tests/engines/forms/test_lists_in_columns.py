@@ -62,7 +62,7 @@ def test_they_become_the_lists_that_arrow_holds(kind: str) -> None:
 
 @pytest.mark.parametrize("missing", [None, np.nan, pd.NA, pd.NaT], ids=repr)
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_missing_list_is_no_empty_one(missing: Any, engine: str) -> None:
+def test_a_missing_list_is_not_an_empty_one(missing: Any, engine: str) -> None:
     frame = frame_of([*ITEMS, [], missing])
     assert arrow_of(frame)["b"].to_pylist() == [*ITEMS, [], None]
     assert support(frame, engine) == 2
@@ -96,7 +96,7 @@ def test_a_set_is_written_in_the_order_of_its_items() -> None:
     ],
     ids=["text", "number", "mapping", "mixed list", "mixed set", "list of lists", "numbers", "matrix"],
 )
-def test_what_is_no_list_of_texts_is_refused_by_the_name_of_its_column(values: list[Any]) -> None:
+def test_anything_but_a_list_of_texts_is_refused_by_the_name_of_its_column(values: list[Any]) -> None:
     with pytest.raises(DataError, match="column 'b'"):
         support(frame_of(values))
 

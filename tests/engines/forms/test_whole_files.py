@@ -117,7 +117,7 @@ def test_rows_and_ids_are_those_of_plain_csv(engine: Engine, name: str, tmp_path
     assert found == (expected, ids)
 
 
-def test_value_labels_stand_for_codes(engine: Engine, tmp_path: Path) -> None:
+def test_value_labels_represent_codes(engine: Engine, tmp_path: Path) -> None:
     path = tmp_path / "labels.dta"
     made = pd.DataFrame({"id": [1, 2], "sex": pd.Categorical(["female", "male"])})
     made.to_stata(path, write_index=False)

@@ -156,7 +156,7 @@ def other_case(folder: Path) -> Path:
     return folder
 
 
-def test_a_folder_within_is_no_table(engine: Engine, tmp_path: Path) -> None:
+def test_a_folder_within_is_not_a_table(engine: Engine, tmp_path: Path) -> None:
     folder = deltas.partition_deleted(tmp_path / "table")
     with pytest.raises(DataError, match="is in .*Delta table.*deleted or overwritten"):
         engine.scan(Source(data=folder / "sex=m", format="parquet"))

@@ -1,4 +1,4 @@
-"""Every primitive once on one small table, told as text: run in processes of their own, and compared between engines.
+"""Every primitive once on one small table, printed as text: run in separate processes, and compared between engines.
 
 As a script: ``every_primitive.py FOLDER OPTIONS`` opens the Spark engine with these options (JSON) and prints what
 was found; with ``fail`` as third word it also runs what must go wrong.
@@ -57,7 +57,7 @@ def every_primitive(engine: Engine, folder: Path) -> dict[str, Any]:
     seed = Seed.insecure(SECRET)
     query_keys = ("zip.code", "year")
     facts = engine.facts(table, FactsRequest(histograms=("ill", "pay"), moments=("pay", "year"), nulls=("zip.code",)))
-    # The mark is the policy's, and stands in Spark's plans as the names of columns do.
+    # The mark is the policy's, and is in Spark's plans like the names of columns.
     query = ClassQuery(keys=query_keys, columns=("ill", "pay"), dictionaries=facts.histograms, mark="*")
     models = Composite((KAnonymity(k=5), DistinctLDiversity(column="ill", l=3), TCloseness(column="ill", t=0.2)))
     told: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""Classes are told apart by their words exactly as by their values, and come whole wherever batches end."""
+"""Classes are distinguished by their words exactly as by their values, and are whole wherever batches end."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def test_other_masters_are_left_to_spark() -> None:
 
 
 def stage(running: int = 0, done: int = 0) -> SimpleNamespace:
-    """What Spark's tracker tells of a stage."""
+    """What Spark's tracker reports about a stage."""
     return SimpleNamespace(numActiveTasks=running, numCompletedTasks=done)
 
 
@@ -90,7 +90,7 @@ def test_patience_is_a_number_of_seconds(seconds: object) -> None:
         Options.read({"patience": seconds})
 
 
-def test_memory_that_ran_out_is_told_with_the_setting_to_change() -> None:
+def test_memory_that_ran_out_is_reported_with_the_setting_to_change() -> None:
     with (
         pytest.raises(EngineError, match=r"raise `spark\.driver\.memory` or `spark\.executor\.memory`"),
         reported("count"),

@@ -1,4 +1,4 @@
-"""What a look tells of columns: the same for any cut of the rows, and as it is defined."""
+"""What a look reports about columns: the same for any cut of the rows, and as defined."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def looked(looker: Looker, parts: list[list[pa.Array]]) -> Looks:
 
 
 @given(st.sampled_from(sorted(CELLS)), st.data())
-def test_few_values_are_told_with_their_numbers(kind: str, data: st.DataObject) -> None:
+def test_few_values_are_reported_with_their_numbers(kind: str, data: st.DataObject) -> None:
     arrow, some = CELLS[kind]
     values = data.draw(st.lists(st.sampled_from(some), min_size=1, max_size=30))
     cut = data.draw(st.integers(0, len(values)))
@@ -96,7 +96,7 @@ def test_many_values_are_told_as_a_number_within_a_few_percent() -> None:
         assert "secret" not in repr(found)
 
 
-def test_a_column_of_few_values_beside_parts_with_many_is_none_of_few() -> None:
+def test_a_column_of_few_values_next_to_parts_with_many_is_none_of_few() -> None:
     looker = Looker(SEED, few=2)
     found = looked(looker, [[pa.array([1, 1, None])], [pa.array([2, 3, 4])], [pa.array([None, 1, 2])]]).columns[0]
     assert (found.values, found.nulls, found.distinct) == (None, 2, 4)

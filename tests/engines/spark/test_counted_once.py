@@ -1,4 +1,4 @@
-"""What Spark counted of a table is told again, is the same as counted again, and no value of it is in a plan."""
+"""Spark's counts of a table are reported again, equal a new count, and no value is in a plan."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_classes_that_pass_are_the_same_wherever_they_are_judged(
 
 @pytest.mark.usefixtures("either_place")
 def test_what_fewer_rows_leave_out_is_counted_by_them(far: SparkEngine, embedded: Engine) -> None:
-    """The columns of a table that lacks some classes of another are told as they are counted again."""
+    """The columns of a table that lacks some classes of another are reported as in a new count."""
     query, told, lacking = ClassQuery(keys=("age",)), [], []
     for engine in (far, embedded):
         table = engine.with_record_ids(engine.scan(Source(data=ROWS)), None, SEED)

@@ -46,7 +46,7 @@ def test_our_errors_come_back_as_they_were(spark_engine: SparkEngine) -> None:
     assert hierarchy.kind == "width"
 
 
-def test_other_errors_are_told_by_kind_and_place(spark_engine: SparkEngine) -> None:
+def test_other_errors_are_reported_by_kind_and_place(spark_engine: SparkEngine) -> None:
     found = raised_by(spark_engine, lambda rows: KeyError(rows.column("t")[0].as_py()))
     assert type(found) is EngineError
     assert str(found).startswith("spark engine: could not collect the records: KeyError on a worker at ")
@@ -76,7 +76,7 @@ def test_wrong_columns_of_a_stage_are_named(spark_engine: SparkEngine) -> None:
         spark_engine.collect(spark_engine.map_rows(table, lambda rows: rows, pa.schema({"u": pa.string()})))
 
 
-def test_spark_errors_are_told_by_condition(spark_engine: SparkEngine) -> None:
+def test_spark_errors_are_reported_by_condition(spark_engine: SparkEngine) -> None:
     with pytest.raises(EngineError) as raised, reported("count"):
         spark_engine.session.sql(f"select cast('{CELL}' as int)").collect()
     assert str(raised.value).startswith("spark engine: could not count: CAST_INVALID_INPUT")

@@ -208,7 +208,7 @@ def test_csv_that_is_wrong(spark_engine: SparkEngine, tmp_path: Path, text: str,
         spark_engine.scan(Source(data=str(path), types={"b": "text"} if ";" in text else {}))
 
 
-def test_csv_that_is_no_text(spark_engine: SparkEngine, tmp_path: Path) -> None:
+def test_csv_that_is_not_text(spark_engine: SparkEngine, tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_bytes(b"a,b\n\xff\xfe,2\n")
     with pytest.raises(DataError, match=r"a\.csv"):

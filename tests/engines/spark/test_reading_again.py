@@ -13,7 +13,7 @@ from privpipe.engines import Engine, Source
 
 
 @pytest.mark.spark
-def test_an_overwritten_file_is_read_anew(spark_engine: Engine, tmp_path: Path) -> None:
+def test_an_overwritten_file_is_read_again(spark_engine: Engine, tmp_path: Path) -> None:
     path = tmp_path / "rows.parquet"
     for first in (1, 1000):
         pq.write_table(pa.table({"a": pa.array(range(first, first + 20))}), path)

@@ -115,7 +115,7 @@ def test_workers_run_this_python(spark_engine: SparkEngine) -> None:
     assert os.environ["PYSPARK_PYTHON"] == sys.executable
 
 
-def test_versions_are_told(spark_engine: SparkEngine) -> None:
+def test_versions_are_reported(spark_engine: SparkEngine) -> None:
     assert set(spark_engine.resources.versions) == {"pyspark", "spark", "pyarrow"}
 
 
@@ -140,5 +140,5 @@ def test_workers_are_forked_from_a_process_that_has_loaded_what_they_need(spark_
     assert found.column("kernels").to_pylist() == [True]
 
 
-def test_a_local_master_has_no_processes_beside_this_one(spark_engine: SparkEngine) -> None:
+def test_a_local_master_has_no_processes_next_to_this_one(spark_engine: SparkEngine) -> None:
     assert spark_engine.resources.processes == 0

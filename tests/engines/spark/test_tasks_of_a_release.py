@@ -123,7 +123,7 @@ def test_a_session_gets_its_settings_back(session: Any) -> None:
     assert (session.conf.get(PARTITIONS), session.conf.get(ADAPTIVE)) == ("200", "false")
 
 
-def test_what_nobody_had_set_is_unset_again(spark_engine: SparkEngine) -> None:
+def test_what_no_one_had_set_is_unset_again(spark_engine: SparkEngine) -> None:
     session = spark_engine.session.newSession()
     before = dict(session.conf.getAll) if hasattr(session.conf, "getAll") else {}
     with SparkEngine(session) as engine:
@@ -138,7 +138,7 @@ def test_what_the_user_sets_meanwhile_stays(session: Any) -> None:
     assert session.conf.get(PARTITIONS) == "17"
 
 
-def test_a_session_of_somebody_is_never_given_more_parts(session: Any) -> None:
+def test_a_session_of_someone_is_never_given_more_parts(session: Any) -> None:
     session.conf.set(PARTITIONS, "3")
     with SparkEngine(session) as engine:
         engine.loan.sized(10**9, 40)
@@ -171,7 +171,7 @@ def test_tables_are_kept_unpacked_while_there_is_room(session: Any) -> None:
     assert session.conf.get(PACKED) == "true"
 
 
-def test_packing_that_somebody_has_set_is_left_alone(session: Any) -> None:
+def test_packing_that_someone_has_set_is_left_alone(session: Any) -> None:
     session.conf.set(PACKED, "true")
     with SparkEngine(session) as engine:
         engine.loan.keeps(1_000)
@@ -208,7 +208,7 @@ def test_short_rows_are_sent_by_their_number_and_long_ones_by_their_bytes(sessio
     assert limit_of(session) == before
 
 
-def test_a_limit_of_bytes_that_somebody_has_set_is_left_alone(session: Any) -> None:
+def test_a_limit_of_bytes_that_someone_has_set_is_left_alone(session: Any) -> None:
     session.conf.set(BATCH, "1048576")
     with SparkEngine(session) as engine:
         engine.loan.sends(1, 100)

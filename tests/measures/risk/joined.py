@@ -1,4 +1,4 @@
-"""Tables for entries that join class tables, and the reference figures of a file that lies next to the project."""
+"""Tables for entries that join class tables, and the reference figures of a file next to the project."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ def test_an_equal_table_loses_nothing(measure: str) -> None:
     assert observed(InformationLoss(measure=measure), x, x)["loss"] == pytest.approx(0.0, abs=1e-9)
 
 
-def test_the_gap_of_scores_stands_beside_their_error() -> None:
+def test_the_gap_of_scores_is_next_to_their_error() -> None:
     one, other = pa.table({"a": [0.0, 1.0] * 30}), pa.table({"a": [10.0, 11.0] * 20})
     both = observed(InformationLoss(measure="propensity"), one, other)
     assert both["specks"] == pytest.approx(1.0)
@@ -115,7 +115,7 @@ def test_the_gap_of_scores_stands_beside_their_error() -> None:
     assert both["loss"] == pytest.approx(0.4 * 0.6, abs=1e-3)  # of c (1 - c) at most, c = n' / (n + n')
 
 
-def test_a_constant_column_that_varies_is_no_equal_one() -> None:
+def test_a_constant_column_that_varies_is_not_an_equal_one() -> None:
     flat, varied = pa.table({"a": [5.0] * 30}), pa.table({"a": [4.0, 5.0, 6.0] * 10})
     for measure in ("hellinger", "wasserstein"):
         assert observed(InformationLoss(measure=measure), flat, flat)["loss"] == 0.0
@@ -141,7 +141,7 @@ def test_the_ruined_group_decides() -> None:
     assert few.outcome == "error"
 
 
-def test_chance_is_the_loss_beside_as_many_others() -> None:
+def test_chance_is_the_loss_next_to_as_many_others() -> None:
     x, y, h = people(1, 200), people(2, 150), people(3, 120)
     entry = InformationLoss(measure="hellinger", holdout="others.csv")
     found = observed(entry, x, y, h)

@@ -303,7 +303,7 @@ def test_every_model_is_served_and_has_the_name_of_the_entry() -> None:
     ],
 )
 def test_ranges_are_measured_exactly(label: str, values: list[Any], kind: str, penalty: float | None) -> None:
-    """Integers beyond 2^53 are told apart, and dates have a range as numbers do."""
+    """Integers beyond 2^53 are distinguished, and dates have a range like numbers."""
     found = range_penalty(label, [str(value) for value in values], kind)
     assert found == (None if penalty is None else pytest.approx(penalty, rel=1e-15))
 

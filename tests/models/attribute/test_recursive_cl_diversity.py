@@ -45,7 +45,7 @@ def test_the_inequality_is_strict() -> None:
     assert not judged(RecursiveCLDiversity(column="illness", c=10 * 0.1 / 0.3, l=2), tenths).passed
 
 
-def test_too_few_values_is_no_number() -> None:
+def test_too_few_values_is_not_a_number() -> None:
     verdict = judged(RecursiveCLDiversity(column="illness", c=100.0, l=3), block_of(illness=[[1, 1, 0], [2, 2, 2]]))
     assert (verdict.outcome, verdict.observed, verdict.failing_records) == ("fail", None, 2)
     assert "no c meets it: a class has fewer than 3 values" in verdict.reason

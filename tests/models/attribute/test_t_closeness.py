@@ -175,7 +175,7 @@ def test_two_values_under_the_root_have_the_equal_distance() -> None:
     assert along({"any": ["a", "b"]}, ["a", "b"], [3, 1], [[2, 0], [1, 1]]).observed == 0.25
 
 
-def test_values_of_the_tree_that_nobody_has_do_not_count() -> None:
+def test_values_of_the_tree_that_no_one_has_do_not_count() -> None:
     small, large = ({"any": ["a", "b"]}, {"any": ["a", "b", "c", "d"]})
     found = [along(tree, ["a", "b"], [1, 1], [[2, 0], [0, 2]]).observed for tree in (small, large)]
     assert found == [0.5, 0.5]

@@ -51,7 +51,7 @@ def test_raw_values_lose_nothing_and_roots_everything(engine: Engine) -> None:
     assert roots.observed == pytest.approx(1200 * (1 - loss(1 / 6, 1)))
 
 
-def test_suppressed_records_are_no_class(engine: Engine) -> None:
+def test_suppressed_records_are_not_a_class(engine: Engine) -> None:
     found = verdict(engine, ["7", "7", "*"], ["4711", "4711", "*"], ProsecutorProfitability())
     assert found.observed == pytest.approx(1200 - 150)
 
@@ -76,8 +76,8 @@ def test_labels_of_no_hierarchy_are_counted_not_shown(embedded: Engine) -> None:
 @pytest.mark.parametrize(
     ("gain", "cost", "least"), [(300.0, 4.0, 76), (301.0, 4.0, 76), (0.3, 0.1, 4), (0.0, 0.0, 1), (0.0, 5.0, 1)]
 )
-def test_the_least_class_that_nobody_attacks(gain: float, cost: float, least: int) -> None:
-    """0.3 / 0.1 is 2.9999999999999996 in floats; in decimals it is 3, and a gain of just the cost is no gain."""
+def test_the_least_class_that_no_one_attacks(gain: float, cost: float, least: int) -> None:
+    """0.3 / 0.1 is 2.9999999999999996 in floats; in decimals it is 3, and a gain equal to the cost is not a gain."""
     model = ProsecutorProfitability(no_attack=True, adversary_gain=gain, adversary_cost=cost)
     assert model.least_class() == least
     for size in (least - 1, least):
@@ -132,7 +132,7 @@ def test_labels_of_several_levels_count_each_by_its_own(embedded: Engine) -> Non
 
 
 @pytest.mark.parametrize(("ages", "share"), [(["young"] * 2, 2 / 6), (["young"] * 2 + ["*"] * 2, 1)])
-def test_a_masked_cell_stands_for_any_value_whatever_the_root_is_called(
+def test_a_masked_cell_represents_any_value_whatever_the_root_is_called(
     embedded: Engine, ages: list[str], share: float
 ) -> None:
     tree = HierarchySpec.from_mapping({"tree": {"anybody": TREES["age"]["*"]}}, column="age")

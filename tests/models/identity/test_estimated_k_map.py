@@ -50,7 +50,7 @@ def test_a_population_smaller_than_the_table() -> None:
         judged(MODEL, BLOCK, Facts(records=1001))
 
 
-def test_nobody_counted() -> None:
+def test_no_one_counted() -> None:
     with pytest.raises(UsageError, match="number of records"):
         judged(MODEL, BLOCK, Facts())
 

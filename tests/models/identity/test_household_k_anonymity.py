@@ -126,7 +126,7 @@ def test_a_household_is_found_with_any_of_its_members() -> None:
     assert observed["max"] == pytest.approx(shared)
 
 
-def test_a_verdict_tells_how_many_households_fail() -> None:
+def test_a_verdict_shows_how_many_households_fail() -> None:
     rows = pd.DataFrame({"home": [1, 2, 3, 4, 4], "age": [3, 3, 5, 3, 5]})
     asked = {"quasi_identifiers": ["age"], "household_id": "home"}
     failed = HouseholdKAnonymity(k=2).assess(rows, **asked)

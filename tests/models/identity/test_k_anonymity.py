@@ -94,7 +94,7 @@ BLANKED: list[Any] = [
 
 @pytest.mark.parametrize("k", [1, 2, 3])
 @pytest.mark.parametrize("rows", BLANKED)
-def test_blanks_match_and_are_told_apart_from_equal_records(rows: list[Row], k: int) -> None:
+def test_blanks_match_and_are_distinguished_from_equal_records(rows: list[Row], k: int) -> None:
     matches = [sum(like(row, other) for other in rows) for row in rows]
     equal = [rows.count(row) for row in rows]
     only = sum(size < k <= matched for size, matched in zip(equal, matches, strict=True))

@@ -52,7 +52,7 @@ def test_named_columns_alone_are_known(engine: Engine) -> None:
     assert (some.observed, single.observed) == (1, 2)
 
 
-def test_suppressed_records_are_no_combination_but_a_mark_is_a_value(engine: Engine) -> None:
+def test_suppressed_records_are_not_a_combination_but_a_mark_is_a_value(engine: Engine) -> None:
     """Two records of nothing but the mark, and one with the mark in two of three columns."""
     rows = {
         "age": ["*", "*", "*", "30", "30"],

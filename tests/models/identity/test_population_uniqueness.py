@@ -17,7 +17,7 @@ SIZES, COUNTS = np.array([1, 2, 3, 7]), np.array([40, 15, 6, 2])
 ESTIMATORS = ("dankar", "pitman", "zayatz", "snb")
 
 
-def test_no_unique_record_is_no_unique_person() -> None:
+def test_no_unique_record_is_not_a_unique_person() -> None:
     for estimator in ESTIMATORS:
         model = PopulationUniqueness(at_most=0.0, population_size=10**6, estimator=estimator)
         verdict = judged(model, ClassBlock(np.array([2, 3])), Facts())

@@ -37,7 +37,7 @@ def test_any_of_them_may_fail(parameters: dict[str, float]) -> None:
     assert not judged(StrictAverageRisk(**asked), BLOCK, Facts()).passed
 
 
-def test_left_out_nobody_may_be_at_risk() -> None:
+def test_left_out_no_one_may_be_at_risk() -> None:
     assert StrictAverageRisk(at_most=0.5, highest=0.2).records_at_risk == 0.0
 
 

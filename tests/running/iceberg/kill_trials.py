@@ -224,7 +224,7 @@ def _awaits(place: Path, path: str) -> bool:
 
 
 def _read(place: Path) -> None:
-    """Look at both tables until told to stop; what is seen is a release that was judged, whole."""
+    """Read both tables until stopped; every reading is a complete judged release."""
     looks, violations = 0, []
     while not (place / "stop").exists():
         try:

@@ -208,7 +208,7 @@ def test_a_dry_run_judges_the_whole_table_and_publishes_nothing(
     assert standing(lake, table) == before
 
 
-def test_the_rows_lie_in_the_keyed_order_that_files_have(
+def test_the_rows_are_in_the_keyed_order_that_files_have(
     release: Callable[..., Any], table: Callable[[], Any], tmp_path: Path
 ) -> None:
     release()
@@ -239,7 +239,7 @@ def test_every_engine_publishes_the_same(
             assert one.assessment.whole.records == another.assessment.whole.records == 500
 
 
-def test_nobody_else_reads_the_work_area(release: Callable[..., Any], tmp_path: Path) -> None:
+def test_no_one_else_reads_the_work_area(release: Callable[..., Any], tmp_path: Path) -> None:
     release()
     (area,) = [path for path in tmp_path.iterdir() if path.name.endswith(".privpipe")]
     assert area.stat().st_mode & 0o077 == 0
@@ -259,7 +259,7 @@ def test_nobody_else_reads_the_work_area(release: Callable[..., Any], tmp_path: 
         ({"path": "out", "catalog": "lake"}, "is for an Iceberg table"),
     ],
 )
-def test_keys_that_do_not_fit_are_told(sink: dict[str, str], says: str) -> None:
+def test_keys_that_do_not_fit_are_reported(sink: dict[str, str], says: str) -> None:
     with pytest.raises(pp.errors.PolicyError, match=says):
         pp.Policy.from_dict({**tmp_policy(), "sink": sink})
 

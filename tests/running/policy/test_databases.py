@@ -72,7 +72,7 @@ def test_the_reader_says_what_is_wrong(source: dict[str, Any], message: str) -> 
     assert problems(source)[0].startswith(message)
 
 
-def test_a_password_is_told_by_its_line_and_not_repeated(tmp_path: Path) -> None:
+def test_a_password_is_reported_by_its_line_and_not_repeated(tmp_path: Path) -> None:
     (tmp_path / "release.yaml").write_text(TEXT)
     with pytest.raises(PolicyError) as raised:
         pp.Policy.load(tmp_path / "release.yaml")

@@ -182,7 +182,7 @@ def test_secrets_come_from_the_environment_or_a_file(tmp_path: Path, monkeypatch
         SecretSpec(literal=text),
     )
     assert {spec.resolve() for spec in places} == {Seed.of(text)}
-    raw = bytes(range(99, 114)) + b"\xff\n"  # the last byte of raw ones is no line end
+    raw = bytes(range(99, 114)) + b"\xff\n"  # the last byte of raw ones is not a line end
     (tmp_path / "seed").write_bytes(raw)
     assert places[1].resolve() == Seed(raw)
 

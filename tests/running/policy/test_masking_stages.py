@@ -122,7 +122,7 @@ def test_a_release_through_most_of_them(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("stage", [{"synthesize": {}}, {"synthesize": {"columns": "all"}}])
-def test_drawing_every_column_anew_after_suppression_needs_the_released_base(stage: dict[str, Any]) -> None:
+def test_drawing_every_column_again_after_suppression_needs_the_released_base(stage: dict[str, Any]) -> None:
     asked: dict[str, Any] = {
         "version": 1,
         "columns": {"zip": {"role": "quasi_identifier"}, "illness": {"role": "sensitive"}},

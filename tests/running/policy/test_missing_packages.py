@@ -23,7 +23,7 @@ ENTRIES = [
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: next(iter(entry)))
-def test_it_is_told_when_the_policy_is_read(monkeypatch: pytest.MonkeyPatch, entry: dict[str, Any]) -> None:
+def test_it_is_reported_when_the_policy_is_read(monkeypatch: pytest.MonkeyPatch, entry: dict[str, Any]) -> None:
     for module in ("sklearn", "sklearn.tree", "sklearn.covariance"):
         monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(UsageError, match=r"measures\[0\].*not installed.*privpipe\[utility\]"):

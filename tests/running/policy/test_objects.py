@@ -110,7 +110,7 @@ def test_every_stage_has_the_same_digest_in_the_document(name: str) -> None:
         assert again.transform == (stage,)
 
 
-def test_a_hierarchy_made_in_python_stands_in_the_document() -> None:
+def test_a_hierarchy_made_in_python_is_in_the_document() -> None:
     hierarchy = pp.Hierarchy.from_rows([["081", "08*", "*"], ["082", "08*", "*"]], unknown="root", max_level=1)
     policy = pp.Policy(**arguments(hierarchies={"zip": hierarchy}))
     again = pp.Policy.from_dict(YAML(typ="safe").load(policy.to_yaml()))
@@ -159,12 +159,12 @@ def test_entries_may_stand_in_a_mapping() -> None:
         ({"seed": b"short"}, "needs 128"),
     ],
 )
-def test_what_is_wrong_is_told_by_its_argument(other: dict[str, Any], said: str) -> None:
+def test_what_is_wrong_is_reported_by_its_argument(other: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         pp.Policy(**arguments(**other))
 
 
-def test_everything_wrong_is_told_at_once() -> None:
+def test_everything_wrong_is_reported_at_once() -> None:
     with pytest.raises(PolicyError) as caught:
         pp.Policy(**arguments(nulls="keep", record_id="nme", sink={"pth": "x"}))
     assert len(caught.value.problems) >= 3

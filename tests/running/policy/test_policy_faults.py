@@ -86,7 +86,7 @@ def test_tags_that_say_what_is_there_are_taken(tmp_path: Path) -> None:
     assert Policy.load(path).name == "2024"
 
 
-def test_a_path_that_cannot_be_is_no_crash() -> None:
+def test_a_path_that_cannot_be_is_not_a_crash() -> None:
     with pytest.raises(PolicyError, match="cannot be read"):
         Policy.load("a\0b.yaml")
 

@@ -145,7 +145,7 @@ def test_every_error_comes_at_once_in_the_order_of_lines_and_names_the_file(read
         ("path: data.csv", "generalized: true, path: data.csv", "3 source.generalized: unknown key"),
     ],
 )
-def test_each_wrong_thing_is_told_with_its_place(read: Any, old: str, new: str, said: str) -> None:
+def test_each_wrong_thing_is_reported_with_its_place(read: Any, old: str, new: str, said: str) -> None:
     assert old in SOUND
     found = problems(read, SOUND.replace(old, new, 1))
     assert any(problem.startswith(said) for problem in found)

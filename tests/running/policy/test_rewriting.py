@@ -108,6 +108,6 @@ def test_any_value_is_read_back(value: Any, text: str, old: Any) -> None:
 
 
 @pytest.mark.parametrize("place", [("nowhere",), ("transform", 3), ("transform", 0, "other")])
-def test_a_place_that_is_not_there_is_told(place: Any) -> None:
+def test_a_place_that_is_not_there_is_reported(place: Any) -> None:
     with pytest.raises(UsageError, match="has no"):
         rewritten(TEXTS["block"][0], [Edit(place, "k", 1)])

@@ -1,4 +1,4 @@
-"""How a source is written, said in a policy: read, refused with its place, told to editors, and never released."""
+"""The format of a source in a policy: read, refused with its place, in the schema, and never released."""
 
 from __future__ import annotations
 

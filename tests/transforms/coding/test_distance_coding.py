@@ -33,7 +33,7 @@ def coded(run: Any, stage: Any, columns: dict[str, Any], **options: Any) -> dict
 
 
 def correlated(n: int = 300, seed: int = 4) -> Array:
-    """Two columns, with two records that only their pair of values tells, and one far out at each end."""
+    """Two columns, with two records that only their pair of values shows, and one far out at each end."""
     rng = np.random.default_rng(seed)
     a = rng.normal(50, 10, n)
     points = np.stack([a, 2 * a + rng.normal(0, 4, n)], axis=1)
@@ -58,7 +58,7 @@ def outside(points: Array, centre: Array, scatter: Array, quantile: float) -> tu
 
 
 def upper(points: Array, centre: Array) -> Array:
-    """Whose value that lies furthest from its centre, in scales, is above it."""
+    """Records whose value furthest from its centre, in scales, is above it."""
     scale = MAD * np.nanmedian(np.abs(points - np.nanmedian(points, axis=0)), axis=0)
     off = (points - centre) / scale
     return np.array([row[np.nanargmax(np.abs(row))] > 0 for row in off])
@@ -101,7 +101,7 @@ def test_each_side_by_the_definition(run: Any, quantile: float) -> None:
     assert outcome.plan.detail["regions"][0]["coded"] == (far & above).sum()
 
 
-def test_the_two_ends_leave_nobody_outside(run: Any) -> None:
+def test_the_two_ends_leave_no_one_outside(run: Any) -> None:
     points = correlated()
     region = Region.of(points, 0.95)
     top, on_boundary, _ = region.coded(points, True)
@@ -306,8 +306,8 @@ def test_what_cannot_be_measured_is_refused(run: Any) -> None:
     ("stage", "changed", "said"),
     [
         (TopCode, {"columns": ["a"]}, "TopCode: distance is over at least two columns"),
-        (BottomCode, {"replace": "label", "label": "far"}, "BottomCode: label stands for a single value"),
-        (TopCode, {"label": "far"}, "label stands for a single value"),
+        (BottomCode, {"replace": "label", "label": "far"}, "BottomCode: label replaces a single value"),
+        (TopCode, {"label": "far"}, "label replaces a single value"),
         (TopCode, {"at": 3}, "give at, quantile or distance, one of the three"),
         (TopCode, {"quantile": 0.9}, "give at, quantile or distance, one of the three"),
         (TopCode, {"distance": None}, "give at, quantile or distance, one of the three"),

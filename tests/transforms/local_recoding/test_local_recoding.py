@@ -34,7 +34,7 @@ def test_places_of_keys_of_any_width(size: int) -> None:
         places(stranger)
 
 
-def test_a_rest_that_is_suppressed_stands_in_no_plan() -> None:
+def test_a_rest_that_is_suppressed_is_in_no_plan() -> None:
     """Plans and keys of draws that were made without the parameter stay unchanged."""
     assert "rest" not in LocalRecoding(rest="suppress").parameters()
     assert LocalRecoding(rest="suppress") == LocalRecoding()

@@ -203,7 +203,7 @@ def test_what_the_policy_alone_shows(embedded: Engine) -> None:
         suppressed(embedded, SuppressCells(), people, "own_value")
     with pytest.raises(UsageError, match="'row' is not a quasi-identifier"):
         suppressed(embedded, SuppressCells(columns=("row",), k=2), people, "own_value")
-    with pytest.raises(UnsupportedError, match="not by persons"):
+    with pytest.raises(UnsupportedError, match="not persons"):
         suppressed(embedded, SuppressCells(k=2), people, "own_value", person="row")
     with pytest.raises(UsageError, match="order must list every column"):
         suppressed(embedded, SuppressCells(k=2, order=("a",)), people, "own_value")

@@ -258,7 +258,7 @@ def test_nulls_are_refused_in_lists_and_kept_in_single_columns(run: Any) -> None
     assert nothing["x"] == [None, None]
 
 
-def test_kept_nulls_stand_at_the_mean(run: Any) -> None:
+def test_kept_nulls_are_at_the_mean(run: Any) -> None:
     found = run(Microaggregate(columns=["a", "b"], k=2, nulls="keep"), NULLS)
     assert found["a"].count(None) == 3
     assert found["b"].count(None) == 2

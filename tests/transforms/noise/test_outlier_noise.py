@@ -34,7 +34,7 @@ def stage(*columns: str, **given: Any) -> AddNoise:
 
 
 def two_columns(n: int = 400) -> tuple[Array, Array]:
-    """Correlated, with three records that only their pair of values tells and two by a value each."""
+    """Correlated, with three records that only their pair of values shows and two by a value each."""
     rng = np.random.default_rng(6)
     a = rng.normal(size=n)
     b = a + 0.1 * rng.normal(size=n)
@@ -94,7 +94,7 @@ def test_the_order_and_the_cuts_of_a_table_change_nothing(run: Any) -> None:
 
 @settings(max_examples=at_most(40))
 @given(st.lists(st.tuples(*[st.one_of(st.none(), st.integers(-9, 9), st.floats(-1e6, 1e6))] * 3), max_size=40))
-def test_who_is_no_outlier_keeps_every_bit(rows: list[tuple[float | None, ...]]) -> None:
+def test_who_is_not_an_outlier_keeps_every_bit(rows: list[tuple[float | None, ...]]) -> None:
     columns = {name: [row[at] for row in rows] for at, name in enumerate("abc")}
     points = np.array([[np.nan if cell is None else cell for cell in row] for row in rows], float).reshape(-1, 3)
     known = {name: points[~np.isnan(points[:, at]), at] for at, name in enumerate("abc")}
@@ -140,7 +140,7 @@ def test_bits_of_zeros_and_of_values_beyond_the_clip_stay(run: Any) -> None:
     assert 1.5 <= found[6] <= 3.5
 
 
-def test_what_is_no_number_is_missing_in_the_release() -> None:
+def test_anything_but_a_number_is_missing_in_the_release() -> None:
     x = [1.0, 2.0, 3.0, 4.0, 5.0, float("nan")]
     cuts = OutlierCuts.of(np.array(x)[:, None], ["a"], {"a": 1.0}, 0.975)
     block = RowBlock(pa.record_batch({"a": x}), ids(6))

@@ -46,7 +46,7 @@ def test_the_same_plan_comes_of_the_same_definition_and_another_is_refused() -> 
     assert another.plan["stages"][0]["detail"]["hierarchies"] != digests[0]
 
 
-def test_the_public_plan_tells_no_length() -> None:
+def test_the_public_plan_shows_no_length() -> None:
     roles = pp.Roles(quasi_identifiers=["zip"])
     policy = pp.Policy(
         roles=roles,

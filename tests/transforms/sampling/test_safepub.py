@@ -183,7 +183,7 @@ def test_what_is_not_covered_is_said(document: dict[str, Any]) -> None:
     assert "as secret as the file" in said
 
 
-def test_a_record_counts_only_beside_its_own_data(document: dict[str, Any], tmp_path: Path) -> None:
+def test_a_record_counts_only_next_to_its_own_data(document: dict[str, Any], tmp_path: Path) -> None:
     """Whatever is changed in a copy of the release, the guarantee is an error and never a pass."""
     home = Path(pp.release(document).path)
 

@@ -228,7 +228,7 @@ def test_who_is_alone_in_the_survey(shared: Path) -> None:
         assert min(records_like(asked, better.blank_groups)) >= 3
 
 
-def test_a_stratum_that_nobody_judges_makes_nobody_like_another() -> None:
+def test_a_stratum_that_no_one_judges_makes_no_one_like_another() -> None:
     """The last column is a stratum: who is blank in all judged columns is like those in the same stratum alone."""
     rows = np.array([[0, 0], [1, 0], [2, 0], [0, 1], [1, 1]])
     table = table_of(rows, [1] * 5, 2, True, fixed=1, judged=(0,))
@@ -272,7 +272,7 @@ def test_a_solver_that_breaks_down_is_named(monkeypatch: pytest.MonkeyPatch) -> 
         improved(table, greedy(table), CellBudget())
 
 
-def test_the_clock_is_told_apart_from_a_proof() -> None:
+def test_the_clock_is_distinguished_from_a_proof() -> None:
     rng = np.random.default_rng(2)
     rows = np.unique(rng.integers(0, 4, (60, 6)), axis=0)
     table = table_of(rows, rng.integers(1, 3, len(rows)), 3, wildcard=False)

@@ -71,7 +71,7 @@ def persons_of(table: pa.Table) -> list[Person]:
 
 
 def covers(name: str, label: Any, value: Any) -> bool:
-    """Whether a label may stand for a raw value, as whoever holds the population reads it."""
+    """Whether a label may represent a raw value, as a holder of the population reads it."""
     if label == "*" or label == value:
         return True
     if value is None or label is None:
@@ -151,7 +151,7 @@ def asked(draw: random.Random) -> list[Any]:
 @pytest.mark.deep
 @settings(max_examples=at_most(100), suppress_health_check=SLOW)
 @given(seed=st.integers(0, 2**40), stage=st.sampled_from(STAGES))
-def test_parts_meet_everything_and_count_nobody_they_do_not_cover(embedded: Engine, seed: int, stage: Any) -> None:
+def test_parts_meet_everything_and_count_no_one_they_do_not_cover(embedded: Engine, seed: int, stage: Any) -> None:
     draw = random.Random(seed)
     everybody, sample = drawn(draw)
     guarantees, max_level = asked(draw), draw.choice([1, 2])
@@ -162,7 +162,7 @@ def test_parts_meet_everything_and_count_nobody_they_do_not_cover(embedded: Engi
         found, released, after = made(embedded, stage, rows, context)
     except NoSolutionError:
         if any(each.quasi_identifiers for each in guarantees):
-            return  # parts that must be told apart by one column have labels of their own in another
+            return  # parts that one column must distinguish have different labels in another
         cut = stage.columns or ("a",)
 
         def uncut(persons: list[Person]) -> list[Person]:
@@ -179,7 +179,7 @@ def test_parts_meet_everything_and_count_nobody_they_do_not_cover(embedded: Engi
         assert holds(guarantee, released, after, ill), guarantee
     for raw, label in zip(sample + everybody, released + after, strict=True):
         assert all(covers(name, own, value) for name, own, value in zip(KEYS, label, raw, strict=True))
-    # A function of the values: someone of the population bears what the record of the same person does.
+    # A function of the values: a person of the population has what the record of the same person has.
     shown = dict(zip(everybody, after, strict=True))
     assert released == [shown[person] for person in sample]
     counted = Counter(after)
@@ -278,7 +278,7 @@ def test_presence_in_both_directions(embedded: Engine) -> None:
     assert {person[2] for person in released} == {"*", "p"}
 
 
-def test_what_is_no_sample_of_the_population_is_refused(embedded: Engine) -> None:
+def test_anything_but_a_sample_of_the_population_is_refused(embedded: Engine) -> None:
     everybody = [("v0", 1, "p"), ("v1", 2, "p"), ("v2", 3, "q")]
     guarantees = [KMap(k=1)]
     for stranger in (("v0", 1, "p"), ("v5", 1, "p"), ("v0", 9, "p"), ("v0", 1, None)):
@@ -301,7 +301,7 @@ def test_populations_that_do_not_fit(embedded: Engine) -> None:
     assert "elsewhere" not in str(caught.value)
     with pytest.raises(UnsupportedError, match="`mode: strict` gives everyone one"):
         made(embedded, Mondrian(mode="relaxed"), rows, context_of(embedded, whole, [KMap(k=1)]))
-    with pytest.raises(UnsupportedError, match="counted in records, and the policy asks for persons"):
+    with pytest.raises(UnsupportedError, match="counted in records, and the policy requires persons"):
         made(embedded, STAGES[0], rows, replace(context_of(embedded, whole, [KMap(k=1)]), person="row"))
     empty = context_of(embedded, whole.slice(0, 0), [KMap(k=1)])
     with pytest.raises(DataError, match="not a sample"):
@@ -332,7 +332,7 @@ def test_crowds_beyond_32_bits_are_counted(embedded: Engine, monkeypatch: pytest
         monkeypatch.setattr(cut_search, "MOST_OF_ONE", 3)
 
 
-def test_local_recoding_beside_a_population_would_pass_wrongly(embedded: Engine) -> None:
+def test_local_recoding_next_to_a_population_would_pass_wrongly(embedded: Engine) -> None:
     """Why it stays refused: a label says whom it covers, and not whom an earlier vector has taken.
 
     At the raw level the two records of v0 have 9 namesakes and stay; that of v1 has 1 and becomes `g0`. Ten persons
@@ -357,8 +357,8 @@ def test_local_recoding_beside_a_population_would_pass_wrongly(embedded: Engine)
     assert Counter(person[0] for person in after) == {"g0": 10}
 
 
-def test_rules_of_records_are_met_beside_a_population_too(embedded: Engine) -> None:
-    """Strangers bear no illness: two values in each part are two values of records."""
+def test_rules_of_records_are_met_next_to_a_population_too(embedded: Engine) -> None:
+    """Persons without records have no illness: two values in each part are two values of records."""
     draw = random.Random(11)
     everybody = [(f"v{draw.randrange(6)}", draw.randrange(20), draw.choice("pq")) for _ in range(200)]
     sample = draw.sample(everybody, 40)

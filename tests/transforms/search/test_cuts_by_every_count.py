@@ -266,7 +266,7 @@ def test_who_has_one_record_each_counts_as_records_do(embedded: Engine, stage: A
 
 
 @pytest.mark.parametrize("stage", STAGES, ids=repr)
-def test_visits_of_one_person_are_no_crowd(embedded: Engine, stage: Any) -> None:
+def test_visits_of_one_person_are_not_a_crowd(embedded: Engine, stage: Any) -> None:
     """Twenty records of someone next to three of others: k = 3 in persons holds nowhere but in the whole."""
     rows = pa.table(
         {

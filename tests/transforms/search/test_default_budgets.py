@@ -98,7 +98,7 @@ def test_plans_state_a_budget_as_they_always_did() -> None:
     assert Generalize(budget=SearchBudget(nodes=7)).stated_parameters()["budget"] == {"nodes": 7, "seconds": None}
 
 
-def test_progress_is_told_against_what_may_be_checked(plain: Any, wide: Any) -> None:
+def test_progress_is_reported_against_what_may_be_checked(plain: Any, wide: Any) -> None:
     told: list[str] = []
     stage = Generalize(search="top_down", budget=SearchBudget(nodes=200))
     with watched(told.append, every=0) as step:

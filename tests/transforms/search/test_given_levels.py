@@ -84,7 +84,7 @@ def _outcome(engine: Any, table: Any, stage: Generalize, context: Any) -> Any:
 
 
 class Watched:
-    """An engine that tells which combinations it was asked for."""
+    """An engine that records which combinations were requested."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine, self.asked = engine, list[tuple[str, ...]]()

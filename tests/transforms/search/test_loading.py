@@ -32,7 +32,7 @@ def test_an_error_of_either_side_is_raised(monkeypatch: pytest.MonkeyPatch) -> N
         encoded_table.beside_loading(lambda: 7)
 
 
-def test_what_tells_that_all_is_loaded_is_a_module_of_the_compiler() -> None:
+def test_what_shows_that_all_is_loaded_is_a_module_of_the_compiler() -> None:
     """Else every search would load it again next to its work."""
     encoded_table._load()
     assert encoded_table.INITIALISED in sys.modules

@@ -24,7 +24,7 @@ WAYS: dict[str, dict[str, Any]] = {
 
 
 def records(length: int) -> pd.DataFrame:
-    """Two texts that one level tells apart: their first letters differ, so only the root joins them."""
+    """Two texts that one level distinguishes: their first letters differ, so only the root joins them."""
     texts = ["a"] * 5 + ["x" * length] * 5 + ["y" + "z" * (length - 1)]
     return pd.DataFrame({"t": texts, "home": ["here"] * len(texts)})
 

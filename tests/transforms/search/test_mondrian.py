@@ -442,7 +442,7 @@ def people() -> pa.Table:
 
 
 def covers(label: Any, value: Any) -> bool:
-    """Whether a released label stands for a raw value."""
+    """Whether a released label represents a raw value."""
     if label == "*":
         return True
     if value is None:
@@ -652,7 +652,7 @@ def test_passes_over_a_large_table_make_the_local_tree(
         plan(engine, scanned(engine, visits), Mondrian(**numbers), context)
 
 
-def test_a_plan_tells_no_more_of_values_than_labels_do(embedded: Engine, people: pa.Table) -> None:
+def test_a_plan_shows_no_more_of_values_than_labels_do(embedded: Engine, people: pa.Table) -> None:
     """Ranges in a plan are those of the labels: cells of numbers, whole nodes of a hierarchy."""
     rows = people.select(["age", "rent"])
     groups = {"age": HierarchySpec.from_mapping({"intervals": {"start": 20, "widths": [10, 20]}}, column="age")}

@@ -1,4 +1,4 @@
-"""Yesterday's cuts on tomorrow's records: the same parts, labels that cover what they stand for, or a refusal."""
+"""Yesterday's cuts on tomorrow's records: the same parts, labels that cover their values, or a refusal."""
 
 from __future__ import annotations
 
@@ -63,5 +63,5 @@ def test_codes_of_values_serve_no_other_values() -> None:
 def test_a_relaxed_tree_speaks_of_its_records() -> None:
     today = people(1)
     stage = fitted(today, mode="relaxed")
-    with pytest.raises(DataError, match="speaks of the records it was learnt from"):
+    with pytest.raises(DataError, match="refers to the records it was learnt from"):
         stage.transform(people(2))

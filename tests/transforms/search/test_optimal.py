@@ -162,7 +162,7 @@ def test_doubled_rows_under_doubled_k_change_nothing(plain: Any, random_problems
         problem, rows={name: cells * 2 for name, cells in problem.rows.items()}, guarantees=(KAnonymity(k=4),)
     )
     if len(problem) % 2:
-        return  # an odd half is no half of the doubled number
+        return  # an odd half is not a half of the doubled number
     one, two = (each.optimum() for each in (problem, twice))
     assert (one is None) == (two is None)
     if one and two:

@@ -92,7 +92,7 @@ def test_sharper_bounds_stay_below_the_loss(plain: Any, random_problems: Any, da
 @pytest.mark.deep
 @settings(max_examples=at_most(25), suppress_health_check=SLOW)
 @given(st.data())
-def test_a_witness_tells_its_class_at_every_node(plain: Any, random_problems: Any, data: st.DataObject) -> None:
+def test_a_witness_shows_its_class_at_every_node(plain: Any, random_problems: Any, data: st.DataObject) -> None:
     """What witnesses count as lost is lost: their own records, wherever their class fails, for any kind of model."""
     drawn = data.draw(random_problems)
     for problem in [drawn, *(under(drawn, model) for model in CONVEX)]:

@@ -57,7 +57,7 @@ def test_the_released_records_are_those_of_brute_force(
 @pytest.mark.deep
 @settings(max_examples=at_most(120), suppress_health_check=SLOW)
 @given(st.data())
-def test_suppression_of_a_table_as_it_is(
+def test_suppression_of_a_table_unchanged(
     embedded: Engine, random_problems: Any, suppressed_rows: Any, data: st.DataObject
 ) -> None:
     problem = data.draw(random_problems)

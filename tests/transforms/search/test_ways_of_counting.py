@@ -355,8 +355,8 @@ def test_every_node_and_the_optimum_by_definition(plain: Any, make_problem: Any,
 
 @settings(max_examples=at_most(25))
 @given(seed=st.integers(0, 2**40))
-def test_a_table_as_it_is(embedded: Any, make_problem: Any, seed: int) -> None:
-    """Suppression on an engine takes the very rows that the definition names, at the raw levels."""
+def test_a_table_unchanged(embedded: Any, make_problem: Any, seed: int) -> None:
+    """Suppression on an engine removes exactly the rows that the definition names, at the raw levels."""
     from privpipe.draws import Seed
     from privpipe.engines import Source
 
@@ -420,11 +420,11 @@ def test_what_a_population_needs(plain: Any, make_problem: Any) -> None:
     assert "population" in str(caught.value)
     assert "elsewhere" not in str(caught.value)
     persons = replace(foreign.context, person="who")
-    with pytest.raises(UnsupportedError, match="the policy asks for persons"):
+    with pytest.raises(UnsupportedError, match="the policy requires persons"):
         plan(WithCount(plain), problem.table, problem.stage, persons)
 
 
-def test_a_missing_value_of_the_population_is_no_text(plain: Any, make_problem: Any) -> None:
+def test_a_missing_value_of_the_population_is_not_text(plain: Any, make_problem: Any) -> None:
     """The text "null" and a missing value are two values, and at level 0 two classes, in the population too."""
     rows = {"a": ["null", None, "v0"], "ill": ["flu"] * 3}
     tree = [["null", "g0", "*"], ["v0", "g0", "*"]]
@@ -485,8 +485,8 @@ def test_two_values_make_three_sets(plain: Any, make_problem: Any) -> None:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_no_quality_model_minds_that_persons_are_told_apart(plain: Any, make_problem: Any, name: str) -> None:
-    """A combination then stands in several rows of the distinct table, and costs what it costs."""
+def test_no_quality_model_minds_that_persons_are_distinguished(plain: Any, make_problem: Any, name: str) -> None:
+    """A combination is then in several rows of the distinct table, at its own cost."""
     own: dict[str, dict[str, Any]] = {
         "static": {"penalties": {"a": [0.0, 0.1, 0.2], "b": [0.0, 0.5, 1.0]}},
         "classification": {"response": "ill"},

@@ -140,7 +140,7 @@ def test_nothing_is_changed_where_no_rule_holds(embedded: Engine) -> None:
     [[], "rules", [{"correlation": {"columns": ["a", "b"], "at_most": 0.1}}], [{"rule": {"if": {"a": 1}}}]],
     ids=str,
 )
-def test_what_is_no_rule_is_refused(wrong: Any) -> None:
+def test_anything_but_a_rule_is_refused(wrong: Any) -> None:
     with pytest.raises(UsageError, match="hide_results"):
         HideResults(results=wrong)
 

@@ -36,7 +36,7 @@ def test_guarantees_go_by_their_columns() -> None:
     assert found.size_models == ((("age", "sex", "zip"), models[2]),)
 
 
-def test_a_guarantee_of_several_groupings_stands_in_each() -> None:
+def test_a_guarantee_of_several_groupings_is_in_each() -> None:
     model = KmAnonymity(k=2, m=2)
     assert dict(sets_of(model).class_models) == dict.fromkeys(
         [("age", "sex"), ("age", "zip"), ("sex", "zip")], (model,)

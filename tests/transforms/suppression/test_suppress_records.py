@@ -1,4 +1,4 @@
-"""Suppression of a table as it is (brute force over random tables stands in tests/transforms/search)."""
+"""Suppression of an unchanged table (brute force over random tables is in tests/transforms/search)."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def census(households: int, seed: int = 1) -> pa.Table:
 
 
 def swapped(engine: Any, stage: RecordSwap, rows: pa.Table, seed: int = 7) -> tuple[dict[str, Any], pa.Table]:
-    """What the plan tells after the run, and the rows in their order."""
+    """What the plan reports after the run, and the rows in their order."""
     table = engine.with_record_ids(engine.scan(Source(data=rows)), "row", Seed.insecure(seed))
     context = StageContext(
         roles=Roles(insensitive=rows.column_names), schema=table.schema, place="transform[0]", household="hid"
@@ -158,10 +158,10 @@ def test_without_a_donor_the_household_stays_or_the_stage_refuses(embedded: Any)
         ({"hid": [None, 1, 2, 2]}, "column 'hid' has 1 missing values"),
         ({"town": ["a", "b", "a", "b"]}, "differ in columns.*'town' in 1 of 3 households"),
         ({"town": [None, "b", "a", "a"]}, "column 'town' has 1 missing values"),
-        ({"risk": [0.1, -1.0, 0.2, 0.3]}, "column 'risk' has 1 values that are no risk"),
+        ({"risk": [0.1, -1.0, 0.2, 0.3]}, "column 'risk' has 1 values that are not risks"),
     ],
 )
-def test_what_is_no_household_is_refused(embedded: Any, change: dict[str, Any], message: str) -> None:
+def test_anything_but_a_household_is_refused(embedded: Any, change: dict[str, Any], message: str) -> None:
     rows = {"hid": [0, 1, 2, 2], "town": ["a", "b", "a", "a"], "risk": [0.1, 0.2, 0.3, 0.4], "row": [1, 2, 3, 4]}
     with pytest.raises(DataError, match=message):
         swapped(embedded, RecordSwap(areas=["town"], risk="risk"), pa.table({**rows, **change}))

@@ -32,8 +32,8 @@ class InBlocks:
 
 @pytest.mark.parametrize("rows", [N, 17])
 @pytest.mark.parametrize("seed", range(3))
-def test_a_category_stands_by_the_mean_score_of_the_number_beside_it(seed: int, rows: int) -> None:
-    """With one other column that has an order, and a third that tells nothing and that few records have."""
+def test_a_category_stands_by_the_mean_score_of_the_number_next_to_it(seed: int, rows: int) -> None:
+    """With one other column that has an order, and a third that explains nothing and that few records have."""
     rng = np.random.default_rng(seed)
     codes = rng.integers(0, 5, N)
     x = np.array([2.0, -1.0, 0.5, -2.0, 1.0])[codes] + rng.normal(size=N)

@@ -1,4 +1,4 @@
-"""Codes of columns, and what ordered ones are told apart by."""
+"""Codes of columns, and how ordered ones are distinguished."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_a_number_has_the_code_of_its_cell() -> None:
     assert [Codebook(cells=CELLS).code(text) for text in (None, "9", "2.0", "3", "town")] == [0, 3, 2, None, None]
 
 
-def test_numbers_are_told_apart_by_rank_value_and_gaps_in_deviations() -> None:
+def test_numbers_are_distinguished_by_rank_value_and_gaps_in_deviations() -> None:
     codes = np.array([3, 0, 1, 2, 2, 0, 3])
     found = Codebook(cells=CELLS).outputs(codes)
     known = codes > 0
@@ -40,6 +40,6 @@ def test_numbers_are_told_apart_by_rank_value_and_gaps_in_deviations() -> None:
     assert found[:, 2] == pytest.approx(2 * (known - known.mean()) / known.std())
 
 
-def test_what_does_not_vary_is_told_apart_by_nothing() -> None:
+def test_what_does_not_vary_is_distinguished_by_nothing() -> None:
     assert not Codebook(cells=CELLS).outputs(np.array([2, 2, 2])).any()
     assert not Codebook(cells=CELLS).outputs(np.array([0, 0])).any()

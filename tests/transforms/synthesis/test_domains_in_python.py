@@ -42,7 +42,7 @@ def test_they_run() -> None:
         ({"sex": {"levels": [1, 2]}}, "levels must be a list of texts"),
     ],
 )
-def test_what_is_no_domain_is_refused_by_its_place(domains: Any, said: str) -> None:
+def test_anything_but_a_domain_is_refused_by_its_place(domains: Any, said: str) -> None:
     with pytest.raises(UsageError, match=said):
         Synthesize(**PRIVATE, domains=domains)
 

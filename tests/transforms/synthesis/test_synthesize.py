@@ -107,7 +107,7 @@ def test_no_number_of_fewer_than_five_records_whatever_is_asked(run: Any) -> Non
     assert max(found) > 1000
 
 
-def test_categories_stand_in_the_order_of_what_they_tell(run: Any) -> None:
+def test_categories_are_in_the_order_of_what_they_tell(run: Any) -> None:
     """A number decides the grade, and its order is not that of its frequency."""
     rng = np.random.default_rng(4)
     score = rng.normal(size=N)
@@ -260,7 +260,7 @@ def test_columns_that_are_not_drawn_stay_with_their_records(run: Any) -> None:
         run(Synthesize(columns=["a", "b"], records=9), x)
 
 
-def test_columns_beside_strata_are_drawn_by_the_records_own(run: Any) -> None:
+def test_columns_next_to_strata_are_drawn_by_the_records_own(run: Any) -> None:
     x = {"g": ["a"] * 80 + ["b"] * 80 + ["c"] * 3, "x": [0.0, 1.0] * 40 + [100.0, 101.0] * 40 + [7.0] * 3}
     x["row"] = list(range(163))
     stage = Synthesize(columns=["x"], by=["g"], small_strata="suppress")

@@ -66,7 +66,7 @@ def test_the_exponential_mechanism_has_the_shares_of_its_definition() -> None:
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-9), (1.0, 1e-6), (3.0, 1e-5), (10.0, 1e-10)])
-def test_the_accountant_lies_between_published_bounds(epsilon: float, delta: float) -> None:
+def test_the_accountant_is_between_published_bounds(epsilon: float, delta: float) -> None:
     """No worse than Bun and Steinke 2016 (epsilon = rho + 2 sqrt(rho ln 1/delta)); never better than the exact delta of
     a Gaussian of that rho (Balle, Wang, ICML 2018, theorem 8)."""
     rho = noisy_marginals.rho_within(epsilon, delta)
@@ -133,7 +133,7 @@ def test_relations_of_chosen_pairs_are_kept(run: Any) -> None:
     assert found.plan.detail["privacy"]["delta_at_epsilon"] <= 1e-6
 
 
-def test_noise_is_drawn_anew_and_never_from_the_seed(run: Any) -> None:
+def test_noise_is_drawn_again_and_never_from_the_seed(run: Any) -> None:
     x = people(500)
     one, other = (run(private(), x).plan.detail["models"] for _ in range(2))
     assert one != other

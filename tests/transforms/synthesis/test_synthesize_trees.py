@@ -173,7 +173,7 @@ def test_dense_rare_numbers_are_drawn_from_groups_of_enough_records(run: Any, me
     for name, values in DENSE.items():
         made = found.rows[name].to_pylist()
         assert None not in made, name
-        # Neither end is one person's figure, and a number stands for a group.
+        # Neither end is one person's figure, and a number represents a group.
         assert min(values) < min(made) <= max(made) < max(values), name
         assert len(set(made)) <= len(values) // max(min_count, 5), name
         # The grid of the column: no time of day on a day, no half of a whole number.
@@ -226,7 +226,7 @@ def test_a_leaf_holds_what_the_definition_says() -> None:
     assert (tree.leaves(many, 20_000) == np.resize(leaves, 20_000)).all()
 
 
-def test_what_nobody_has_nobody_gets(run: Any) -> None:
+def test_what_no_one_has_no_one_gets(run: Any) -> None:
     rng = np.random.default_rng(1)
     sex = np.where(rng.random(800) < 0.5, "f", "m")
     ill = np.where((sex == "f") & (rng.random(800) < 0.2), "cervix", np.where(rng.random(800) < 0.5, "flu", "cold"))

@@ -39,14 +39,14 @@ class Finer:
     Parameters
     ----------
     values, labels : list of str or None
-        Distinct originals (and any others asked for), and distinct released labels.
+        Distinct originals (and any others requested), and distinct released labels.
     value_of, label_of : ndarray of int64, shape (n,)
         Of each record.
     children : list of ndarray of int64, shape (len(values),), or None
         Of each label the child that each value is under, -1: not under the label; None: the label is not
         a generalization, or nothing finer is known.
     leaves : list of ndarray of int64, or None
-        Of each label how many values of the hierarchy each child stands for.
+        For each label, how many values of the hierarchy each child represents.
     """
 
     values: list[Text] = field(repr=False)
@@ -57,7 +57,7 @@ class Finer:
     leaves: list[Ints | None] = field(repr=False)
 
     def covers(self, label: int) -> Bools:
-        """Which values the label stands for."""
+        """The values that the label represents."""
         own = self.children[label]
         if own is None:
             return np.array([value == self.labels[label] for value in self.values], dtype=np.bool_)
@@ -138,7 +138,7 @@ class Downcoding(FilePairMeasure):
     Notes
     -----
     For each generalised cell the child of its label with the largest prior probability given the class's other labels
-    is guessed, ties shared; without counts children are weighted by the values they stand for. `right` is the share of
+    is guessed, ties shared; without counts children are weighted by the values they represent. `right` is the share of
     cells guessed correctly, `expected` what the prior expects of these guesses; the difference is compared. An
     algorithm that splits whenever both parts have k records leaves min(a, s - a) < k: `conditioned` is what follows
     from that.

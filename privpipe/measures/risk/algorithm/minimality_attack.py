@@ -29,7 +29,7 @@ def unsplit_share(files: FilePair, columns: Sequence[Finer], column: str) -> flo
     Parameters
     ----------
     files : FilePair
-        Its `models` are asked, those that judge class by class.
+        Uses those of its `models` that judge class by class.
     columns : sequence of Finer
         The quasi-identifiers.
     """
@@ -97,7 +97,7 @@ class MinimalityAttack(FilePairMeasure):
     columns : tuple of str, optional
         Not used.
     worlds : int
-        Assignments of each class's values to its members: all of them if there are no more, else so many are drawn.
+        Assignments of each class's values to its members: all of them if there are no more, else this number is drawn.
 
     Notes
     -----
@@ -116,12 +116,12 @@ class MinimalityAttack(FilePairMeasure):
     source = "Wong, Fu, Wang, Pei, VLDB 2007"
     threat = "An intruder reasons: had these persons other values, the table would be published finer."
     formula = "max over persons and values of the share of consistent worlds <= at_most"
-    choose = "1 / l of the l-diversity asked; what helps is a search that is not minimal."
+    choose = "1 / l of the required l-diversity; a search that is not minimal helps."
 
     column: Annotated[OneSensitive, Doc("the sensitive column")]
     at_most: Annotated[LargestShare, Doc("largest certainty about a value that is tolerated")] = None
     worlds: Annotated[
-        int, Ge(LEAST), Stricter("equal"), Doc("assignments looked at: all if there are no more, else so many drawn")
+        int, Ge(LEAST), Stricter("equal"), Doc("assignments examined: all if there are no more, else this number drawn")
     ] = 20_000
 
     columns: Annotated[OwnColumns, Doc("not used: the quasi-identifiers are attacked")] = None
@@ -200,7 +200,7 @@ class _Attacked:
         return cls(members, held, list(codes), truth)
 
     def worlds(self, most: int, files: FilePair) -> Iterator[tuple[tuple[Table, ...], int]]:
-        """Worlds and how many assignments each stands for: all of them, or `most` drawn by the keyed order."""
+        """Worlds and how many assignments each represents: all of them, or `most` drawn by the keyed order."""
         groups = [[len(group) for group in each] for each in self.members]
         number = math.prod(ways(each, held) for each, held in zip(groups, self.held, strict=True))
         if number <= most:

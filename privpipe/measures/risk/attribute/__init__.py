@@ -1,1 +1,1 @@
-"""Attribute disclosure: what a release shows of a value although the record is not found."""
+"""Attribute disclosure: what a release reveals about a value even if the record is not found."""

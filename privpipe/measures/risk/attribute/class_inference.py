@@ -149,9 +149,9 @@ class BackgroundKnowledgeAttack(ClassInference):
     at_most : float, optional
         In [0, 1]. Left out (under `measures:`), the share is reported.
     exclude_values : int, optional
-        b: the intruder can rule out so many values for the person, at least 0.
+        b: the number of values that the intruder can rule out for the person, at least 0.
     insiders : int, optional
-        r: so many members of the class know themselves and each other, at least 0. One of the two is given.
+        r: the number of members of the class who know themselves and each other, at least 0. One of the two is given.
     certainty : float
         Posterior from which a value counts as learnt, in (0, 1].
     quasi_identifiers : tuple of str, optional
@@ -231,7 +231,7 @@ class AttributeInference(ClassInference):
     at_most : float, optional
         In [0, 1]. Left out (under `measures:`), the shares are reported.
     gain : bool
-        Compare what the classes add over guessing the most frequent value of the whole table.
+        Compare the gain over guessing the most frequent value of the whole table.
     quasi_identifiers : tuple of str, optional
         Default: all of the policy.
 
@@ -312,7 +312,7 @@ class AttributeInference(ClassInference):
 
     @staticmethod
     def around(model: Any, observed: Any, facts: Any) -> Iterator[Case]:
-        """At the figure that is compared: the gain where it is asked for."""
+        """At the figure that is compared: the gain where `gain` is set."""
         for what, figure, passes in around_figure(observed["gain" if model.gain else "share"], "at_most"):
             yield what, {"at_most": figure}, passes
 

@@ -26,7 +26,7 @@ class CorrectAttribution(JoinedClassMeasure):
     Parameters
     ----------
     column : str
-        The secret: at most 200 values, of which a missing one is one.
+        The secret: at most 200 values; a missing value counts as one.
     columns : tuple of str, optional
         The key. Default: all quasi-identifiers but the secret.
     at_most : float, optional

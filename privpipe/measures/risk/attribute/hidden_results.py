@@ -1,4 +1,4 @@
-"""Results that a release may disclose: what a policy writes of each, and what a table shows of it."""
+"""Results that a release may disclose: how a policy declares them, and what a table shows of them."""
 
 from __future__ import annotations
 
@@ -478,7 +478,7 @@ def _means(table: CountedTable, by: str, column: str) -> dict[str, tuple[float, 
 
 
 def _kendall(x: Sequence[float], y: Sequence[float]) -> float:
-    """Kendall's tau-b; 0 where one side has ties alone."""
+    """Kendall's tau-b; 0 where one side has only ties."""
     first, second = (np.sign(np.subtract.outer(side, side)) for side in (np.array(x), np.array(y)))
     size = math.sqrt(float((first**2).sum()) * float((second**2).sum()))
     return float((first * second).sum()) / size if size else 0.0
@@ -533,7 +533,7 @@ class Model(Result):
 
 
 def _skill(table: CountedTable, by: Sequence[str], target: CountedColumn) -> tuple[float, float]:
-    """Accuracy above that of the most frequent value, and this one, over records in an order of their own values."""
+    """Accuracy above that of the most frequent value, and this one, over records in an order of their values."""
     from privpipe.measures.utility.loss_models import predicted
 
     rows = np.flatnonzero(target.shown)
@@ -552,7 +552,7 @@ def _skill(table: CountedTable, by: Sequence[str], target: CountedColumn) -> tup
 
 
 def _features(column: CountedColumn, rows: Ints) -> Iterator[Floats]:
-    """Numbers as they are, categories as one column each; a missing cell is below all numbers, and no category."""
+    """Numbers unchanged, categories as one column each; a missing cell is below all numbers, and in no category."""
     codes = column.codes[rows]
     if column.numbers is not None:
         lowest = float(column.numbers.min()) - 1.0

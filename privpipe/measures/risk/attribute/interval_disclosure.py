@@ -75,7 +75,7 @@ class IntervalDisclosure(FilePairMeasure):
     def compared(self, files: FilePair, known: dict[str, Bools]) -> tuple[Comparison, ...]:
         """Of the records with an original value those that have a released one: the others disclose nothing."""
         asked = {name: ~np.isnan(files.numbers("original", name)) for name in known}  # type: ignore[arg-type]
-        remedy = "leave columns out of which the release has few values"
+        remedy = "leave out columns with few released values"
         if self.joint != "each":
             both, own = (np.logical_and.reduce(list(side.values())) for side in (known, asked))
             what = "records with every original value have every released one"
@@ -222,7 +222,7 @@ class SdIntervalDisclosure(IntervalDisclosure):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class RobustIntervalRisk(FilePairMeasure):
-    """Share of records whose masked values lie near the original ones, as far as their distance from the centre asks.
+    """Share of records whose masked values are near the original ones, in terms of their distance from the centre.
 
     Experimental: the robust scatter is found by a randomised search, and other programs find others.
 
@@ -314,7 +314,7 @@ class RobustIntervalRisk(FilePairMeasure):
         what = "records with every original number have every released one"
         return replace(
             self._verdict(observed, n),
-            compared=(Comparison(n, asked, what, "leave columns out of which the release has few values"),),
+            compared=(Comparison(n, asked, what, "leave out columns with few released values"),),
         )
 
     def _numbers(self, files: FilePair) -> tuple[Floats, Floats]:

@@ -46,7 +46,7 @@ class Guesses:
     right : int
         Records of the most frequent value of their class.
     determined : int
-        Records in classes of one value alone, large enough to count.
+        Records in classes with only one value that are large enough to count.
     """
 
     records: int = 0
@@ -95,7 +95,7 @@ class Confirmed:
     right : float
         Records whose value is the most frequent one of the others; where two values are, half of them.
     alone : int
-        Records without others, of which nothing can be guessed.
+        Records without others, about which nothing can be guessed.
     """
 
     right: float = 0.0
@@ -173,7 +173,7 @@ class Chance:
 
 
 def _drawn_alike(drawn: Any, held: Any, records: int) -> Any:
-    """Chance that so many records, drawn from all without replacement, are all among those held."""
+    """Probability that this many records, drawn from all without replacement, are all among those held."""
     from scipy.special import gammaln
 
     left = np.maximum(held - drawn, 0)
@@ -213,7 +213,7 @@ class Recovered:
     by : tuple of str
         One released column, or two.
     right, by_label, determined : float
-        Records guessed right with the evidence, and by the label alone; records with one value left.
+        Records guessed correctly with the evidence, and by the label alone; records with one value left.
     records : int
         All records.
     """
@@ -326,7 +326,7 @@ class Recovery(Guarantee):
 
     @property
     def named(self) -> tuple[str, ...]:
-        """The columns that it was asked to guess."""
+        """The columns to be guessed."""
         return self.columns or self.quasi_identifiers or ()
 
     def recovered(
@@ -380,7 +380,7 @@ class Recovery(Guarantee):
         return Comparison(told, len(columns), what, "raise max_distinct, or name columns of both tables")
 
     def judge_recovered(self, found: Sequence[Recovered], records: int) -> Verdict:
-        """The verdict by what was recovered; the first of equal gains counts."""
+        """The verdict on the recovered values; the first of equal gains counts."""
         if not records:
             return self.not_judged("no record is in both tables")
         if not found:
@@ -411,7 +411,7 @@ class Recovery(Guarantee):
 
 
 def beyond_chance(counts: PairCounts, found: Recovered, min_group: int) -> Recovered:
-    """The same without what groups of these sizes would show by chance; never more than was found.
+    """The same minus what groups of these sizes would show by chance; never more than was found.
 
     Each value is guessed from the other records of its group: of one alone it is guessed as well as by its label.
     """

@@ -65,7 +65,7 @@ class ResultPrivacy(DistinctPairMeasure):
     )
     formula = "number of listed results that hold in the release = 0"
     choose = (
-        "List what a competitor or the press must not learn; confidence 0.6 and the support of the smallest group "
+        "List what competitors or the press must not learn; confidence 0.6 and the support of the smallest group "
         "that matters are usual."
     )
 

@@ -43,7 +43,7 @@ __all__ = [
 class ScaledTables:
     """Three tables on the scale of Gower's distances; `holdout` has no rows where none was given.
 
-    `tells` is whether some column puts the rows of the release at different distances of an original.
+    `tells` is whether some column puts the rows of the release at different distances from an original.
     """
 
     original: LinkedFile = field(repr=False)
@@ -111,7 +111,7 @@ def _differ(column: Floats) -> bool:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ControlledAttack(TableMeasure):
-    """An attack on a release, its success compared with what it finds of others, or with a guess."""
+    """An attack on a release, its success compared with that on others, or with a guess."""
 
     threshold_field = "at_most"
     observes = dict[str, Any]
@@ -202,7 +202,7 @@ MOST_SEARCHED = 100_000
 
 @dataclass(frozen=True)
 class Targets:
-    """Places of the attacked originals and others, and what is to be said of how they were chosen.
+    """Places of the attacked originals and others, and notes on how they were chosen.
 
     `everybody` states that each original is attacked, so that the success is exact.
     """
@@ -228,7 +228,7 @@ class RecordAttack(ControlledAttack):
     def chosen(self, files: TableFiles, pair: FilePair, columns: Sequence[str]) -> Targets:
         """The records that the attack on these columns takes, by the same rule from originals and others."""
         holdout = files.original.slice(0, 0) if files.holdout is None else files.holdout
-        # By all that was read: records alike in what is known may differ in the secret.
+        # By all columns read: records with equal known columns may differ in the secret.
         orders = [keyed_order(table, files.order, self.name()) for table in (files.original, holdout)]
         if self.targets == "all":
             parts = [order[: self.sample or len(order)] for order in orders]

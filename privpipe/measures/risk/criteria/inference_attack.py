@@ -1,4 +1,4 @@
-"""Inference: a secret guessed from what is known of a person by the rows of the release."""
+"""Inference: a secret guessed from known columns of a person and the rows of the release."""
 
 from __future__ import annotations
 
@@ -84,9 +84,7 @@ class InferenceAttack(RecordAttack):
     choose = "0.1 for the excess over a holdout, as a starting point; the tolerance of a number decides the result."
 
     column: Annotated[str, ColumnName(), Stricter("equal"), Doc("the secret that is guessed")]
-    columns: Annotated[OwnColumns, Doc("what is known of a person; left out: all quasi-identifiers but the secret")] = (
-        None
-    )
+    columns: Annotated[OwnColumns, Doc("known of a person; left out: all quasi-identifiers except the secret")] = None
     guess: Annotated[
         Literal["nearest", "model", "both"], Stricter("equal"), Doc("by the nearest rows, by a model, or by both")
     ] = "nearest"

@@ -69,13 +69,13 @@ class LinkabilityAttack(RecordAttack):
     source = "Giomi, Boenisch, Wehmeyer, Tasnadi, PoPETs 2023(2)"
     threat = "Someone who holds two tables with different columns about the same people links them through the release."
     formula = "a = mean P(nearest rows on one list meet those on the other); (a - control)/(1 - control) <= at_most"
-    choose = "0.05 for the excess over a holdout, as a starting point; see what either table may hold."
+    choose = "0.05 for the excess over a holdout, as a starting point; consider which columns each table may hold."
 
     known: Annotated[
         tuple[tuple[str, ...], ...],
         Columns(),
         Stricter("equal"),
-        Doc("two lists of columns without a common one: what either table of the intruder holds"),
+        Doc("two disjoint lists of columns: those of the intruder's two tables"),
     ]
     neighbours: Annotated[
         int, Ge(1), Le(10), Stricter("equal"), Doc("rows of the release taken as near on either side")

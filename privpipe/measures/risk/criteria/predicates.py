@@ -1,4 +1,4 @@
-"""Predicates of an intruder who sees the release alone: columns of three tables as codes, parts of predicates over
+"""Predicates of an intruder who sees only the release: columns of three tables as codes, parts of predicates over
 them, and keyed draws.
 """
 
@@ -38,14 +38,14 @@ __all__ = [
 
 @dataclass(frozen=True)
 class ReleasedColumn:
-    """The distinct released values of a column, in an order that is that of the values alone.
+    """The distinct released values of a column, in an order that depends only on the values.
 
     Parameters
     ----------
     values : ndarray of int64, shape (v,)
         The code of each, as parts name it; -1 for a missing number.
     place : ndarray of int64, shape (n',)
-        Which of them each row bears.
+        Which of them each row has.
     counts : ndarray of int64, shape (v,)
     upper : ndarray of bool, shape (v,)
         Numbers above the median.
@@ -68,7 +68,7 @@ class ReleasedColumn:
         return self.largest >= 0
 
     def ends(self) -> tuple[Ints, Ints]:
-        """Of each value the part that a row with it gives: from it on, up to it, or it alone."""
+        """For each value the part that a row with it gives: from it on, up to it, or only it."""
         if not self.numeric:
             return self.values, self.values
         known = self.values >= 0
@@ -181,7 +181,7 @@ class Predicates:
 
 
 def drawn_predicates(coded: Coded, size: int, attacks: int, ids: Ints, stream: Stream) -> Predicates:
-    """Conjunctions of what rows say in some columns, row after row in keyed order, until enough isolate.
+    """Conjunctions of the values of rows in some columns, row after row in keyed order, until enough isolate.
 
     Parameters
     ----------
@@ -277,7 +277,7 @@ def _random_part(coded: Coded, at: int, first: float, second: float) -> tuple[in
     if way < 2:
         return at, code, code, way == 1
     if code < 0:
-        return at, 1, 0, False  # no comparison holds for what is missing
+        return at, 1, 0, False  # no comparison holds for a missing value
     low, high = ((0, code - 1), (0, code), (code + 1, shown.largest), (code, shown.largest))[way - 2]
     return at, low, high, False
 

@@ -1,4 +1,4 @@
-"""The secrets of an inference attack: guessed by models fitted on released rows alone, and how often the guesses are
+"""The secrets of an inference attack: guessed by models fitted only on released rows, and how often the guesses are
 right.
 """
 
@@ -51,9 +51,9 @@ class Predictors:
 
 
 def predictors(pair: FilePair, names: Sequence[str]) -> Predictors:
-    """Numbers by the release's mean and deviation, categories one by one; a value stands for the label that covers it.
+    """Numbers by the release's mean and deviation, categories one by one; a value by the label that covers it.
 
-    Of several labels that cover a value the one that most rows bear; a value that no row bears is none of them.
+    Of several labels that cover a value, the one of most rows counts; a value that no row has is none of them.
     """
     sides: tuple[list[Floats], list[Floats]] = ([], [])
     left_out = []
@@ -71,7 +71,7 @@ def predictors(pair: FilePair, names: Sequence[str]) -> Predictors:
 
 
 def predicted_categories(rows: Floats, classes: Ints, asked: Floats, levels: int, model: ModelKind) -> Floats:
-    """The chance of each category for each record asked of, shape (n, levels), to nine digits."""
+    """The probability of each category for each queried record, shape (n, levels), to nine digits."""
     from privpipe.kernels.losses.distributions import canonical_order, chances, logistic
 
     order = canonical_order(np.column_stack([rows, classes]))
@@ -90,7 +90,7 @@ def predicted_categories(rows: Floats, classes: Ints, asked: Floats, levels: int
 
 
 def predicted_numbers(rows: Floats, values: Floats, asked: Floats, model: ModelKind) -> Floats:
-    """The number for each record asked of, to nine digits."""
+    """The number for each queried record, to nine digits."""
     from privpipe.kernels.losses.distributions import canonical_order
 
     order = canonical_order(np.column_stack([rows, values]))
@@ -176,7 +176,7 @@ class Guessed:
 
 @dataclass(frozen=True)
 class Guessing:
-    """One secret of three tables, and what is known in addition."""
+    """One secret of three tables, and the known columns."""
 
     files: TableFiles = field(repr=False)
     pair: FilePair = field(repr=False)
@@ -328,7 +328,7 @@ def guessing(
     tolerance: Mapping[str, float] | None,
     owner: str,
 ) -> Guessing | str:
-    """The secret of the tables together with what is known, or why it cannot be attacked.
+    """The secret of the tables with the known columns, or why it cannot be attacked.
 
     Raises
     ------
@@ -363,7 +363,7 @@ def guessing(
 
 
 def _of_texts(pair: FilePair, column: str) -> Secrets:
-    """Right is what is equal, or a label that covers the secret."""
+    """A guess is right if it equals the secret, or is a label that covers it."""
     from privpipe.kernels.linkage.criteria import Secrets
 
     own, shown, mismatch = coded_texts(pair, column)

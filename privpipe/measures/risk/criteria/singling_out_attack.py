@@ -44,11 +44,11 @@ class SinglingOutAttack(ControlledAttack):
     figure : {"excess", "gain", "success"}, optional
         Over the control, over nothing, or neither. Default: excess with a holdout, else success.
     mode : {"multivariate", "univariate"}
-        Conjunctions of what rows say in `size` columns, or single values that are rare or extreme.
+        Conjunctions of the values of rows in `size` columns, or single values that are rare or extreme.
     size : int
         Columns of a conjunction, 1 to 8.
     attacks : int, optional
-        Predicates that are wanted, 100 to 100,000; None: all distinct ones, of which there may be 5 million.
+        Predicates to be tried, 100 to 100,000; None: all distinct ones, up to 5 million.
     confidence : float
         Of the limits that are compared, in (0, 1).
     if_no_predicates : {"error", "pass"}
@@ -57,8 +57,8 @@ class SinglingOutAttack(ControlledAttack):
 
     Notes
     -----
-    A number gives `>=` above the release's median, else `<=`; what is missing `is null`; all else equality, and a label
-    asks who is under it. Duplicates stay: who has a twin is not isolated. By chance alone a predicate isolates up to
+    A number gives `>=` above the release's median, else `<=`; a missing value `is null`; others equality, and a label
+    matches all values under it. Duplicates stay: who has a twin is not isolated. By chance a predicate isolates up to
     0.37 of the time, so lower thresholds need the excess. Of a larger holdout samples of the original's size are
     worked out exactly; a smaller one under-states the control, and the verdict states it.
 
@@ -194,7 +194,7 @@ class SinglingOutAttack(ControlledAttack):
         return Verdict(self, beside, "pass", self.demanded(), reason=f"{HARDLY}, and the policy passes that.")
 
     def _random(self, files: TableFiles, coded: Coded, count: int) -> float:
-        """Success of as many predicates of random columns, operators and released values; shown alone."""
+        """Success of equally many predicates of random columns, operators and released values; only reported."""
         from privpipe.kernels.linkage.criteria import matches
         from privpipe.measures.risk.criteria.predicates import random_predicates
 

@@ -42,7 +42,7 @@ class ColumnSetMeasure(SizeModel):
 
 
 def distinction(sizes: Ints, counts: Ints) -> float:
-    """Distinct combinations / records, of so many (`counts`) classes of each of these `sizes`.
+    """Distinct combinations / records, given the number (`counts`) of classes of each size (`sizes`).
 
     Examples
     --------

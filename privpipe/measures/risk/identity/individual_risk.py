@@ -58,7 +58,7 @@ class RiskSums:
 
     @classmethod
     def of(cls, risks: Floats, records: Ints, threshold: float, *, keep: bool = False) -> RiskSums:
-        """Of so many records of each risk.
+        """From the number of records of each risk.
 
         Examples
         --------
@@ -100,7 +100,7 @@ class RiskSums:
 
 @dataclass(frozen=True)
 class Spread:
-    """The risks of all records: their sum, the largest, how many exceed the threshold, and the level asked for."""
+    """The risks of all records: their sum, the largest, how many exceed the threshold, and the requested level."""
 
     expected: float
     highest: float
@@ -200,7 +200,7 @@ class IndividualRisk(Guarantee):
     Parameters
     ----------
     weight : str
-        Column of sampling weights: how many people of the population a record stands for. Of any role; an identifier
+        Column of sampling weights: how many people of the population a record represents. Of any role; an identifier
         is not released.
     at_most : float, optional
         In [0, 1]. Left out (under `measures:`), the figures are reported.
@@ -216,14 +216,14 @@ class IndividualRisk(Guarantee):
     method : {"exact", "approximate"}
         approximate: p / (f - (1 - p)) for f > 2.
     alpha : float
-        Under `nulls: wildcard`, what a match by blanks counts, in [0, 1].
+        Under `nulls: wildcard`, the weight of a match by blanks, in [0, 1].
     quasi_identifiers : tuple of str, optional
         Default: all of the policy.
 
     Notes
     -----
     Weights that sum to less than a class's records (p > 1) make the outcome an error, which counts them. A record
-    without a household stands alone. Sums are exact, so all engines agree to the last bit.
+    without a household is one by itself. Sums are exact, so all engines agree to the last bit.
 
     Examples
     --------
@@ -251,7 +251,7 @@ class IndividualRisk(Guarantee):
     )
 
     weight: Annotated[
-        str, Weight(), Stricter("equal"), Doc("column of sampling weights: how many people a record stands for")
+        str, Weight(), Stricter("equal"), Doc("column of sampling weights: how many people a record represents")
     ]
     at_most: Annotated[LargestShare, Doc("largest risk")] = None
     figure: Annotated[
@@ -275,7 +275,7 @@ class IndividualRisk(Guarantee):
         Method, Stricter("equal"), Doc("exact, or approximate (the usual shortcut for classes of more than two)")
     ] = "exact"
     alpha: Annotated[
-        float, Ge(0), Le(1), Stricter("equal"), Doc("under `nulls: wildcard`, what a match by blanks counts")
+        float, Ge(0), Le(1), Stricter("equal"), Doc("under `nulls: wildcard`, the weight of a match by blanks")
     ] = 1.0
 
     def __post_init__(self) -> None:
@@ -351,7 +351,7 @@ class IndividualRisk(Guarantee):
             return self.not_judged(
                 f"{sums.light:,} of {observed.records:,} records are in classes whose weights in {self.weight!r} sum "
                 "to fewer people than they have records, or to no finite number; a weight is the number of people a "
-                "record stands for, at least 1"
+                "record represents, at least 1"
             )
         spread = spread_of(sums, observed.records, self.threshold, self.threshold_for)
         figures: dict[str, Any] = {

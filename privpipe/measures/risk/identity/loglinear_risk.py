@@ -26,8 +26,8 @@ TOKEN = re.compile(r"\s*(`[^`]*`|[^\s+*:~`][^+*:~`]*|[+*:~])")
 def terms_of(formula: str) -> tuple[tuple[str, ...], ...]:
     """Columns of each term.
 
-    Terms are parted by ``+``; ``a*b`` and ``a:b`` let the joint counts of a and b be as they are, which holds the
-    columns' own counts too. A name with a sign in it stands in backquotes; a leading ``~`` may stand.
+    Terms are separated by ``+``; ``a*b`` and ``a:b`` both fit the joint counts of a and b, and hence the counts of
+    either column. A name that contains an operator is written in backquotes; a leading ``~`` is allowed.
 
     Raises
     ------
@@ -49,7 +49,7 @@ def terms_of(formula: str) -> tuple[tuple[str, ...], ...]:
         token, at = found.group(1).strip(), found.end()
         if (token in "+*:~") == wanted or token == "~":
             raise UsageError(
-                f"formula: {'a column name' if wanted else 'one of + * :'} must stand where {token!r} does; "
+                f"formula: {'a column name' if wanted else 'one of + * :'} is expected instead of {token!r}; "
                 "terms are parted by +, columns of a term by *"
             )
         if token == "+":
@@ -139,7 +139,7 @@ class LoglinearRisk(Guarantee):
     )
 
     weight: Annotated[
-        str, Weight(), Stricter("equal"), Doc("column of sampling weights: how many people a record stands for")
+        str, Weight(), Stricter("equal"), Doc("column of sampling weights: how many people a record represents")
     ]
     formula: Annotated[  # type: ignore[misc]
         str, Stricter("equal"), Doc("terms of the model, like a + b + a*c; its columns form the cells")

@@ -125,7 +125,7 @@ class RiskyCells(Guarantee):
 Figure = Literal["share", "dis_mean", "dis_max"]
 Score = Literal["original", "weighted"]
 MOST_COLUMNS = 14
-"""Columns whose sets are all looked at; for more a `max_size` is asked."""
+"""Columns whose sets are all examined; more need a `max_size`."""
 MOST_KEYS = 62
 
 

@@ -212,7 +212,7 @@ class _Column(NamedTuple):
     @classmethod
     def of(cls, found: ComparedLabels, blanks: Sequence[str | None]) -> _Column | None:
         own = {found.values[code] for code in np.unique(found.value_of).tolist()}
-        # A text that is a value of the original means that value alone.
+        # A text that is a value of the original represents only that value.
         free = np.array([text in blanks and (text is None or text not in own) for text in found.labels], dtype=np.bool_)
         values = np.unique(found.value_of)
         if found.apart is None:

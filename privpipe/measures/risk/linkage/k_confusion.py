@@ -37,8 +37,8 @@ CHUNK = 4_000_000
 class KConfusion(DistinctPairMeasure):
     """Fewest released records that linkage by distance cannot distinguish as that of an original record.
 
-    The candidates of an original record are the released ones at the least distance from it, and those at most
-    `within` farther.
+    The candidates of an original record are the released ones nearest to it, and those at most
+    `within` further.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ class KConfusion(DistinctPairMeasure):
         Doc("own: each table by its own mean and deviation; original: both by the original's"),
     ] = "own"
     within: Annotated[
-        float, Ge(0), Stricter("smaller"), Doc("how much farther than the nearest a candidate may be")
+        float, Ge(0), Stricter("smaller"), Doc("how much further than the nearest a candidate may be")
     ] = 0.0
 
     quasi_identifiers: Annotated[KeyColumns, Doc("columns the intruder knows; left out: all of the policy")] = None
@@ -199,7 +199,7 @@ def _compared(files: FilePair, name: str) -> tuple[Comparison, ...]:
 
 
 def _candidates(found: Linkable, rows: Ints, within: float) -> Ints:
-    """Released records at the least distance of each row of the original, or at most `within` farther."""
+    """Released records nearest to each row of the original, or at most `within` further."""
     from privpipe.kernels.linkage.distance import pair_distances
 
     n = len(found.original)

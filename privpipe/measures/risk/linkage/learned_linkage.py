@@ -63,12 +63,12 @@ class Learned:
 
 
 def worst_case(rivals: Rivals, places: Sequence[Ints] | None, incumbent: int, seconds: float) -> Learned:
-    """Minimise the records that are not linked, rows added as they are found violated.
+    """Minimise the records that are not linked, adding rows when they are found violated.
 
     Parameters
     ----------
     places : sequence of ndarray of int64, optional
-        Of each record, rivals that imply all others; None: there are no such.
+        For each record, rivals that imply all others; None if there are none.
     incumbent : int
         Records that some distance of the kind is known to link.
     seconds : float
@@ -191,7 +191,7 @@ class _Program:
         return ended.proved and ended.found, forced + max(math.ceil(bound - 1e-6), 0)
 
     def feasible_parameters(self) -> Floats:
-        """The parameters found, moved inside by what the solver's tolerance or missing cuts left."""
+        """The parameters found, moved inside by the slack of the solver's tolerance or of missing cuts."""
         distance, found = self.rivals.distance, self.parameters
         assert found is not None
         if distance.name == "choquet" or (distance.name == "bilinear" and distance.form == "none"):

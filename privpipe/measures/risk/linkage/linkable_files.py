@@ -91,7 +91,7 @@ def linkable(
 
     Notes
     -----
-    Euclidean: a missing number stands at the mean, and one more dimension shows that it is missing: 1 away from any
+    Euclidean: a missing number is placed at the mean, and one more dimension shows that it is missing: 1 away from any
     number, and at distance 0 of another missing one. Gower: 1 and 0 alike. A generalised label is at distance 0 of the
     values it covers (by the column's declared hierarchy, or as a range or set), and at distance 1 of the others; one
     that nothing explains, where records are paired, is at distance 0 of all.
@@ -133,7 +133,7 @@ def standardised(
 ) -> tuple[Floats, Floats]:
     """Numbers of both sides by the mean and deviation of each, without those that do not vary.
 
-    A missing number stands at the mean; where there are any, one more column shows which.
+    A missing number is placed at the mean; where there are any, one more column shows which.
     """
     sides: tuple[list[Floats], list[Floats]] = ([], [])
     for name, pair in numbers.items():
@@ -153,7 +153,7 @@ def _varies(scales: tuple[Scale, Scale]) -> bool:
 
 
 def moments(values: Floats) -> Scale:
-    """Mean and deviation (divisor n - 1) of the known values; 0 of equal ones, of which rounding may leave another."""
+    """Mean and deviation (divisor n - 1) of the known values; 0 for equal ones, where rounding may give another."""
     known = values[~np.isnan(values)]
     if len(known) < 2:
         return 0.0, 0.0
@@ -216,7 +216,7 @@ def _stacked(columns: Sequence[NDArray[Any]], rows: int) -> NDArray[Any]:
 
 
 def coded_texts(files: FilePair, column: str) -> tuple[Ints, Ints, Bools | None]:
-    """Codes of both sides, and where they mismatch: by equality of texts, or by what released labels cover."""
+    """Codes of both sides, and where they mismatch: by equality of texts, or by the values that labels cover."""
     found = compared_labels(files, column)
     return found.value_of, found.label_of, found.apart
 
@@ -243,7 +243,7 @@ class ComparedLabels:
 
 
 def compared_labels(files: FilePair, column: str) -> ComparedLabels:
-    """A column by equality of texts, or by what released labels cover."""
+    """A column by equality of texts, or by the values that released labels cover."""
     before, after = _texts(files.original, column), _texts(files.released, column)
     own, own_places = numbered(before)
     labels, label_places = numbered(after)
@@ -280,8 +280,8 @@ def _texts(batch: pa.RecordBatch, column: str) -> list[str | None]:
 def _mismatch(files: FilePair, column: str, own: list[str | None], labels: list[str | None], places: Ints) -> Bools:
     """Where a released label covers no original value: by no level of the hierarchy, no range, no set.
 
-    Where records are paired, a label that nothing explains covers every value: it may stand for any of them. A row
-    that belongs to no record may bear a value that no original has.
+    Where records are paired, a label that nothing explains covers every value. A row
+    that belongs to no record may have a value that no original has.
     """
     kind = column_type_of(files.original.schema.field(column).type)
     at = {label: place for place, label in enumerate(labels)}

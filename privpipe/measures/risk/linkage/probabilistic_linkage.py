@@ -32,7 +32,7 @@ KINDS = ("absolute", "relative", "rank")
 
 
 def checked_rules(owner: str, rules: Any, columns: Sequence[str] | None) -> dict[str, Any]:
-    """The rules as they are kept: ``equal``, or a kind with a tolerance or a tuple of ascending ones.
+    """The rules as stored: ``equal``, or a kind with a tolerance or a tuple of ascending ones.
 
     Raises
     ------
@@ -126,7 +126,7 @@ class _Parameters(str):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ProbabilisticLinkage(FilePairMeasure):
-    """Share of released records that are linked to the right person by the weight of what they agree on.
+    """Share of released records that are linked to the right person by the weight of their agreements.
 
     observed = share of released records whose heaviest original (ties 1/t) is the true one and is linked, at the
     tolerated error rates; also the share under weights estimated from the true pairs, and the three classes.
@@ -156,7 +156,7 @@ class ProbabilisticLinkage(FilePairMeasure):
 
     Notes
     -----
-    A lower bound of the risk: it is what this attack links. A missing value agrees with missing ones alone; a
+    A lower bound of the risk: it is what this attack links. A missing value agrees only with missing ones; a
     generalised label with the values it covers, by the column's hierarchy.
 
     Examples

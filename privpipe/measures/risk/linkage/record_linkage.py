@@ -51,7 +51,7 @@ class RecordLinkage(FilePairMeasure):
     direction : {"both", "from_intruder", "from_released"}
         Who looks for the nearest: each original record, each released one, or both ways (the larger counts).
     assignment : {"nearest", "one_to_one", "both"}
-        Each to its nearest, or all at once at the least total distance (at most 5,000 records).
+        Each to its nearest, or all at once at the smallest total distance (at most 5,000 records).
     ties : {"fractional", "strict", "any"}
         A partner among t equally near ones counts 1/t, 0 unless t = 1, or 1.
     sample : int, optional
@@ -174,7 +174,7 @@ class RecordLinkage(FilePairMeasure):
         return partners_in_block(int((before[sample] == after[sample]).sum()), len(sample))
 
     def _shares(self, files: FilePair, found: Linkable) -> tuple[dict[str, float], dict[str, Any]]:
-        """The share linked each way that is asked for, or its upper limit from a sample; with estimates."""
+        """The share linked in each requested way, or its upper limit from a sample; with estimates."""
         shares, beside = {}, {}
         if self.assignment != "one_to_one":
             sample = files.sample(self.sample)

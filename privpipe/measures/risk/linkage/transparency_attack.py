@@ -208,7 +208,7 @@ def _planned_groups(files: FilePair, numbers: Numbers) -> list[list[str]]:
     """The attacked columns of each list that the plan microaggregates together."""
     stages = files.stages_named("microaggregate")
     if not stages:
-        return [[column] for column in numbers]  # known from the policy alone: column by column
+        return [[column] for column in numbers]  # known only from the policy: column by column
     groups = [group["columns"] for stage in stages for group in stage["detail"]["groups"]]
     return [[column for column in columns if column in numbers] for columns in groups]
 

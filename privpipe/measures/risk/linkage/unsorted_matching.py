@@ -1,4 +1,4 @@
-"""Unsorted matching: what the order of released rows discloses."""
+"""Unsorted matching: disclosure by the order of released rows."""
 
 from __future__ import annotations
 

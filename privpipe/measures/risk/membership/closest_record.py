@@ -137,7 +137,7 @@ class ClosestRecord(TableMeasure):
             "metric": found.metric,
         }
         if len(found.holdout):
-            # Among values of one table labels have nothing to cover: codes are compared as they are.
+            # Within one table labels have nothing to cover: codes are compared directly.
             known, others = plain(found.original), plain(found.holdout).take(rows)
             observed["holdout"] = float(np.quantile(closest(others, known, found.metric), 0.05))
             if observed["holdout"] > 0:

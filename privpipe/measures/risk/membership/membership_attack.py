@@ -66,7 +66,7 @@ class MembershipAttack(TableMeasure):
     Notes
     -----
     Distances as in `record_linkage` with the original's scale: Euclidean where all columns are numbers, else Gower's.
-    The advantage is the largest difference of the true- and false-positive rates over thresholds; what is compared is
+    The advantage is the largest difference of the true- and false-positive rates over thresholds; compared is
     its upper limit by the Dvoretzky-Kiefer-Wolfowitz inequality for both samples, since others are a sample always.
     No records are paired, so that synthetic releases are judged too. `delta_presence` covers generalized ones exactly.
     The density is by Gower's distance always. Attacks with models of the generator need the generator: they are not
@@ -112,7 +112,7 @@ class MembershipAttack(TableMeasure):
         float, Gt(0), Lt(1), Stricter("equal"), Doc("at which the true-positive rate is reported, at most")
     ] = 0.01
 
-    columns: Annotated[OwnColumns, Doc("what the intruder knows of a person; left out: all quasi-identifiers")] = None
+    columns: Annotated[OwnColumns, Doc("what the intruder knows; left out: all quasi-identifiers")] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -182,7 +182,7 @@ class MembershipAttack(TableMeasure):
         }
 
     def _density(self, asked: LinkedFile, found: Compared) -> Floats:
-        # Among values of one table labels have nothing to cover: the reference's codes are compared as they are.
+        # Within one table labels have nothing to cover: the reference's codes are compared directly.
         shares = [
             (within(known, side, self.radius) + 1) / (len(side) + 1)
             for known, side in ((asked, found.released), (plain(asked), found.reference))

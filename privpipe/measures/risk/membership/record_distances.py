@@ -63,7 +63,7 @@ def compared(files: TableFiles, columns: Sequence[str], *, gower: bool = False) 
 
 
 def closest(asked: LinkedFile, among: LinkedFile, metric: str) -> Floats:
-    """Of each asked record the distance to the closest one among others, shape (n,)."""
+    """For each queried record the distance to the closest one among others, shape (n,)."""
     if metric == "euclidean" and asked.numbers.shape[1] <= TREE_COLUMNS:
         from scipy.spatial import cKDTree
 
@@ -74,12 +74,12 @@ def closest(asked: LinkedFile, among: LinkedFile, metric: str) -> Floats:
 
 
 def nearest_two(asked: LinkedFile, among: LinkedFile, *, itself: bool = False) -> Floats:
-    """Of each asked record Gower's distance to the closest and to the second closest one, shape (n, 2).
+    """For each queried record Gower's distance to the closest and to the second closest one, shape (n, 2).
 
     Parameters
     ----------
     itself : bool
-        The asked records are the first of the others: none is compared with itself.
+        The queried records are the first of the others: none is compared with itself.
     """
     groups, kept, hunted, others = _grouped(asked, among)
     counts = np.bincount(hunted, minlength=len(others))
@@ -100,7 +100,7 @@ def nearest_two(asked: LinkedFile, among: LinkedFile, *, itself: bool = False) -
 
 
 def within(asked: LinkedFile, among: LinkedFile, radius: float) -> Ints:
-    """Of each asked record how many others are at most `radius` away by Gower's distance, shape (n,)."""
+    """For each queried record how many others are at most `radius` away by Gower's distance, shape (n,)."""
     reach = radius + 1e-12 * (1 + radius)
     groups, kept, hunted, others = _grouped(asked, among)
     counts = np.bincount(hunted, minlength=len(others))
@@ -117,7 +117,7 @@ def _grouped(asked: LinkedFile, among: LinkedFile) -> tuple[Ints, LinkedFile, In
 
 
 def _tiles(asked: LinkedFile, among: LinkedFile, *, squared: bool) -> Iterator[tuple[int, Floats]]:
-    """Distances of some asked records after others to all, with the place of the first of them."""
+    """Distances of batches of queried records to all, with the place of the first of each batch."""
     from privpipe.kernels.linkage.distance import pair_distances
 
     step = max(1, TILE // max(len(among), 1))
@@ -204,7 +204,7 @@ def _nndr(near: Floats) -> float | None:
 
 
 def _accuracy(table: LinkedFile, released: LinkedFile) -> float | None:
-    """How often a record of either table lies nearer to its own; None where one has no other record."""
+    """How often a record of either table is nearer to its own; None where one has no other record."""
     if min(len(table), len(released)) < 2:
         return None
     own, shown = plain(table), plain(released)

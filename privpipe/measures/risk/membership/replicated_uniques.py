@@ -1,4 +1,4 @@
-"""Unique records of the original that stand as unique rows in the release."""
+"""Unique records of the original that are unique rows of the release."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class ComplementaryRelease(HistoryMeasure):
 
     Notes
     -----
-    Persons with several records have the multiset of their classes for a class. By released tables alone it passes
+    The class of a person with several records is the multiset of their classes. By released tables alone it passes
     only if every two classes that overlap are one inside the other and the smaller one has `k` records; who was in
     which release cannot be judged then. Data of other holders cannot be judged by anyone.
 

@@ -1,4 +1,4 @@
-"""Two released tables joined by what they show: which labels may stand for the same value, and which are inside
+"""Two released tables joined by their labels: which may represent the same value, and which are inside
 which.
 """
 
@@ -79,7 +79,7 @@ def relation_of(one: Sequence[Text], other: Sequence[Text], spec: HierarchySpec 
 
 
 def explained_labels(one: Sequence[Text], other: Sequence[Text], spec: HierarchySpec | None) -> frozenset[Text]:
-    """The labels of two tables of which it is known what they stand for.
+    """The labels of two tables whose meaning is known.
 
     Examples
     --------
@@ -195,7 +195,7 @@ def _within(one: Ends, other: Ends) -> bool:
 
 
 def _hierarchy(spec: HierarchySpec | None) -> Hierarchy | None:
-    """The declared hierarchy where it stands by itself (a file, a tree); others need values that are missing here."""
+    """The declared hierarchy where it is self-contained (a file, a tree); others need values that are missing here."""
     if spec is None:
         return None
     try:
@@ -206,7 +206,7 @@ def _hierarchy(spec: HierarchySpec | None) -> Hierarchy | None:
 
 
 def _cover(label: Text, hierarchy: Hierarchy | None) -> Cover:
-    """Codes of the values that a label of the hierarchy stands for at every level that has it, and at any of them.
+    """Codes of the values that a label of the hierarchy represents at every level that has it, and at any of them.
 
     Both empty where it has no such label. Where a value has the name of a group as well, the label alone does not show
     which of the two it is.

@@ -50,8 +50,8 @@ class RepeatedNoise(HistoryMeasure):
     Of a person's number 1 / sum of 1/ratio over independent draws is left. The same stage key, record and value is the
     same draw, and counts once; a frozen plan (`plan:`) keeps it over releases. Stage keys that differ count together
     whatever value they hid. Several records of a person with the same value are as many observations of it. An earlier
-    release of the number as it was leaves nothing. A column that bears another name in an earlier release is recognised
-    where at least half of the persons in both have the very same value there. Missing values, zeros that the policy
+    release of the true number leaves nothing. A column that has another name in an earlier release is recognised
+    where at least half of the persons in both have exactly the same value there. Missing values, zeros that the policy
     keeps and zeros under multiplicative noise hide nothing and are left out; clipping, rounding and other stages on the
     column are not taken into account.
 

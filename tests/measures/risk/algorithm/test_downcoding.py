@@ -80,7 +80,7 @@ def test_nothing_generalised_is_an_error(embedded: Engine, judged_pair: Any) -> 
             Downcoding(**wrong)
 
 
-def test_a_label_beside_stands_for_all_its_values(embedded: Engine, judged_pair: Any, tmp_path: Path) -> None:
+def test_a_label_beside_represents_all_its_values(embedded: Engine, judged_pair: Any, tmp_path: Path) -> None:
     """The towns of women and men count alike where the sex was released as `any`; so do the sexes of all of Europe."""
     original = pa.table({"town": ["Bonn", "Graz"], "sex": ["f", "m"]})
     released = pa.table({"town": ["Europe"] * 2, "sex": ["any"] * 2})

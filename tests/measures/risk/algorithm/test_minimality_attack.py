@@ -58,7 +58,7 @@ def files_of(towns: list[str], illness: list[str], rerun: Any) -> FilePair:
 
 
 def by_diversity(files: FilePair, column: str, values: Sequence[Any]) -> str:
-    """The released towns of a minimal search for 2 distinct values: towns are told where each has two."""
+    """The released towns of a minimal search for 2 distinct values: towns are shown where each has two."""
     towns = files.original.column("town").to_pylist()
     kinds: dict[str, set[Any]] = {}
     for town, value in zip(towns, values, strict=True):
@@ -96,7 +96,7 @@ def test_as_many_worlds_as_are_asked_for_are_enough(monkeypatch: pytest.MonkeyPa
     assert MinimalityAttack(column="illness", at_most=0.5).judge_files(files).outcome == outcome
 
 
-def test_what_nobody_can_run_again_is_not_judged() -> None:
+def test_what_no_one_can_run_again_is_not_judged() -> None:
     files = replace(files_of(["Bonn", "Graz"], ["HIV", "flu"], None), models=())
     verdict = MinimalityAttack(column="illness", at_most=1.0).judge_files(files)
     assert (verdict.outcome, verdict.observed) == ("error", {"certainty": None, "unsplit": 0.0})

@@ -191,7 +191,7 @@ def aged() -> tuple[pa.Table, pa.Table]:
 
 @pytest.mark.parametrize("figure", ["disco", "dcap"])
 def test_labels_that_equal_no_value_are_an_error(engine: Engine, figure: str) -> None:
-    """Nothing is matched and the figure 0, although the label tells the illness of everyone."""
+    """Nothing is matched and the figure is 0, although the label reveals the illness of everyone."""
     if engine.name == "spark" and figure == "dcap":
         pytest.skip("one figure says it on Spark")
     entry = CorrectAttribution(column="ill", columns=["age"], figure=figure, at_most=0.05)  # type: ignore[arg-type]

@@ -308,7 +308,7 @@ class TestNotes:
             for rows in HAND
         )
 
-    def test_they_name_what_tells_and_what_helps(self, engine: Engine) -> None:
+    def test_they_name_what_shows_and_what_helps(self, engine: Engine) -> None:
         stages = ({"name": "generalize", "parameters": {"levels": {"region": 1}}, "detail": {}},)
         assert self.noted(engine, self.large(), stages=stages) == (
             "`weight` tells `region` for 100 % of the records although it was generalized; drop `weight`, generalize "

@@ -97,7 +97,7 @@ def test_records_that_are_mostly_alike_have_no_robust_scatter(
 
 
 @pytest.mark.parametrize("side", [0, 1])
-def test_a_column_that_is_constant_on_one_side_tells_nobody_apart(
+def test_a_column_that_is_constant_on_one_side_tells_no_one_apart(
     embedded: Engine, judged_pair: Any, side: int
 ) -> None:
     rng = np.random.default_rng(9)

@@ -135,7 +135,7 @@ def test_the_guess_of_everybody_is_shown_whatever_the_index() -> None:
 TREE = HierarchySpec.from_mapping({"tree": {"Europe": ["Bonn", "Graz"], "Asia": ["Pune"]}}, column="town")
 
 
-def test_a_label_is_right_for_what_it_covers_and_its_width_is_told() -> None:
+def test_a_label_is_right_for_what_it_covers_and_its_width_is_reported() -> None:
     files = TableFiles(
         original=pa.table({"age": [1, 2, 3], "town": ["Bonn", "Graz", "Pune"]}),
         released=pa.table({"age": [1, 2, 3], "town": ["Europe", "Asia", "*"]}),
@@ -179,7 +179,7 @@ def test_a_model_of_the_release_guesses_what_the_nearest_row_does_not() -> None:
     assert regression.judge_tables(files).observed["success"] > 0.7
 
 
-def test_a_tree_tells_what_no_line_does() -> None:
+def test_a_tree_shows_what_no_line_does() -> None:
     """A secret that two signs tell together and neither of them alone."""
     signs = np.repeat([[-1.0, -1.0], [-1.0, 1.0], [1.0, -1.0], [1.0, 1.0]], 40, axis=0)
     classes = (signs[:, 0] * signs[:, 1] > 0).astype(np.int64)
@@ -190,7 +190,7 @@ def test_a_tree_tells_what_no_line_does() -> None:
     assert tree[np.arange(160), classes].tolist() == [1.0] * 160
 
 
-def test_numbers_are_on_the_scale_of_the_release_and_blanks_are_told() -> None:
+def test_numbers_are_on_the_scale_of_the_release_and_blanks_are_reported() -> None:
     known, released = np.array([5.0, np.nan, 9.0]), np.array([1.0, 3.0, np.nan, 8.0])
     mean, sd = 4.0, np.std([1.0, 3.0, 8.0], ddof=1)
     asked, fitted = secret_guesses._scaled(known, released)
@@ -266,7 +266,7 @@ def test_parameters_out_of_range_are_refused(parameters: dict[str, Any]) -> None
 
 
 @pytest.mark.parametrize("value", [0.5, 0.1, 1e-30])
-def test_a_released_column_that_is_constant_tells_nothing(value: float) -> None:
+def test_a_released_column_that_is_constant_shows_nothing(value: float) -> None:
     """Of 0.1 no sum is a multiple, and the deviation of equal numbers is not 0; no scale is made of it all the same."""
     a, b = np.arange(6.0), np.array([3.0, -1.0, 4.0, 1.0, -5.0, 9.0])
     pair = FilePair(

@@ -70,7 +70,7 @@ def test_every_engine_gives_the_same_figures(engine: Engine, embedded: Engine, t
     assert [each["attacked"] for each in found] == [60, 45, 100]
 
 
-def test_a_column_that_a_table_lacks_is_no_pass(embedded: Engine, tmp_path: Path) -> None:
+def test_a_column_that_a_table_lacks_is_not_a_pass(embedded: Engine, tmp_path: Path) -> None:
     pq.write_table(table(3).drop_columns(["n"]), tmp_path / "h.parquet")
     with pytest.raises(DataError, match="holdout: .*not in the data"):
         judged(embedded, tmp_path)

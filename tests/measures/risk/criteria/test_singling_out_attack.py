@@ -206,7 +206,7 @@ def test_the_same_seed_gives_the_same_predicates_whatever_order_and_names() -> N
     assert other.observed["tried"] != wanted["tried"]
 
 
-def test_verbatim_rows_exceed_the_control_and_a_small_holdout_is_told() -> None:
+def test_verbatim_rows_exceed_the_control_and_a_small_holdout_is_reported() -> None:
     rng = np.random.default_rng(12)
 
     def table(n: int) -> pa.Table:
@@ -225,7 +225,7 @@ def test_verbatim_rows_exceed_the_control_and_a_small_holdout_is_told() -> None:
 TREE = HierarchySpec.from_mapping({"tree": {"Europe": ["Bonn", "Graz"], "Asia": ["Pune"]}}, column="town")
 
 
-def test_a_label_asks_who_lies_under_it() -> None:
+def test_a_label_asks_who_is_under_it() -> None:
     files = TableFiles(
         original=pa.table({"town": ["Bonn", "Graz", "Pune", "Pune"], "age": [10, 40, 10, 40]}),
         released=pa.table({"town": ["Europe", "Asia"], "age": ["[0, 30[", "[30, 60["]}),

@@ -1,4 +1,4 @@
-"""Individual risk: reference figures, households, levels, and what is no weight.
+"""Individual risk: reference figures, households, levels, and invalid weights.
 
 Source: reference/sdcmicro.json, measure_risk (sdcMicro 5.8.1: its risk is the approximate one).
 """
@@ -112,7 +112,7 @@ def test_wildcards_count_what_matches_by_alpha(embedded: Engine, casc: Any) -> N
     exact += [0.00263669726614242, 0.00358124319440993, 0.0760210472720163, 0.00988563610924024]
     pairs = zip(exact[::2], exact[1::2], strict=True)
     assert homes.observed["mean"] == pytest.approx(sum(1 - (1 - a) * (1 - b) for a, b in pairs) / 4, rel=1e-12)
-    # A text may stand for anything, too; blank in the only key, its record vouches for no one, and no one for it.
+    # A text may stand for anything, too; blank in the only key, it counts for no other record, and no other for it.
     texts = pa.table({"key": ["a", "?", "b"], "w": [3.0, 5.0, 7.0]})
     blank, same = (
         figures(embedded, texts.slice(at, 2), ROLES, IndividualRisk(weight="w"), nulls="wildcard", wildcard="?")[0]
@@ -152,7 +152,7 @@ def test_the_level_is_the_largest_that_keeps_the_mean_below(embedded: Engine) ->
         assert found.observed["threshold_for"] == (None if wanted is None else pytest.approx(wanted))
 
 
-def test_what_is_no_weight_blocks(embedded: Engine) -> None:
+def test_anything_but_a_weight_blocks(embedded: Engine) -> None:
     low = pa.table({"key": ["a", "a", "b"], "w": [0.5, 1.0, 3.0]})
     (found,) = figures(embedded, low, ROLES, IndividualRisk(weight="w", at_most=1.0))
     assert (found.outcome, found.observed) == ("error", None)

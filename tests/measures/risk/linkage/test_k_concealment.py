@@ -185,7 +185,7 @@ def test_missing_values_cover_any_under_wildcards_alone(engine: Engine) -> None:
     assert judged(engine, KConcealment(), original, worded, nulls="wildcard").outcome == "error"
 
 
-def test_what_is_no_generalization_is_an_error_and_never_a_pass(engine: Engine) -> None:
+def test_anything_but_a_generalization_is_an_error_and_never_a_pass(engine: Engine) -> None:
     original = pa.table({"age": [30, 40, 50, 60]})
     noisy = judged(engine, KConcealment(k=1), original, pa.table({"age": [31, 40, 50, 60]}))
     assert (noisy.outcome, "1 of 4 released records have a label of 'age'" in noisy.reason) == ("error", True)

@@ -158,7 +158,7 @@ def test_a_wrong_parameter_is_refused(wrong: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("metric", ["gower", "euclidean"])
-def test_numbers_that_floats_round_to_one_are_no_ties(embedded: Engine, metric: Any) -> None:
+def test_numbers_that_floats_round_to_one_are_not_ties(embedded: Engine, metric: Any) -> None:
     large = pa.table({"x": [2**53, 2**53 + 1, 5, 6]})
     verdict = judged(embedded, KConfusion(k=1, metric=metric), large, large)
     assert (verdict.outcome, "64-bit floats" in verdict.reason) == ("error", True)

@@ -255,7 +255,7 @@ def test_an_estimate_that_does_not_converge_is_an_error(
     assert judged_pair(embedded, accepted, original, released).outcome == "pass"
 
 
-def test_parameters_are_told_whatever_they_are_called() -> None:
+def test_parameters_are_reported_whatever_they_are_called() -> None:
     rules = {"age": {"relative": [0.01, 0.1]}}
     built = ProbabilisticLinkage.build({"agreement": rules, "parameters": "known"})
     for entry in (built, pickle.loads(pickle.dumps(built))):

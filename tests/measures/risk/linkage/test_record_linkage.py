@@ -100,7 +100,7 @@ def test_ranges_and_sets_cover_their_values(embedded: Engine, judged_pair: Any) 
     original = pa.table({"age": [1.0, 2.0, 8.0, 9.0], "town": ["a", "b", "c", "a"]})
     released = pa.table({"age": ["[0, 5[", "[0, 5[", ">=5", ">=5"], "town": ["{a, b}", "{a, b}", "c", "a"]})
     found = judged_pair(embedded, RecordLinkage(direction="from_intruder"), original, released)
-    # The first two records share all; the others are told apart by town.
+    # The first two records share all; the others are distinguished by town.
     assert found.observed["share"] == pytest.approx((0.5 + 0.5 + 1 + 1) / 4)
 
 
@@ -188,7 +188,7 @@ def test_the_curve_adds_one_column_after_the_other(embedded: Engine, judged_pair
     assert curve["1"] < curve["2"] < curve["3"]
 
 
-def test_labels_that_nothing_explains_link_nobody_and_prove_nothing(engine: Engine, judged_pair: Any) -> None:
+def test_labels_that_nothing_explains_link_no_one_and_prove_nothing(engine: Engine, judged_pair: Any) -> None:
     ages = [str(20 + at % 40) for at in range(80)]
     original = pa.table({"age": ages, "zip": [str(at % 3) for at in range(80)]})
     released = original.set_column(0, "age", pa.array(["20-39" if int(age) < 40 else "40-59" for age in ages]))

@@ -1,4 +1,4 @@
-"""What the order of released rows tells.
+"""What the order of released rows reveals.
 
 Source: reference/torra.json, two releases of the slides after L. Sweeney, 2002.
 """
@@ -115,7 +115,7 @@ def policy_of(people: Path, form: str, *, keyed: bool) -> dict[str, Any]:
     }
 
 
-def test_a_release_stands_in_keyed_order_on_every_engine(engine: Engine, people: Path) -> None:
+def test_a_release_is_in_keyed_order_on_every_engine(engine: Engine, people: Path) -> None:
     forms = [("csv", True)] if engine.name == "spark" else [("csv", True), ("parquet", False)]
     for form, keyed in forms:
         verdict = pp.release(policy_of(people, form, keyed=keyed), engine=engine).assessment.verdicts[1]

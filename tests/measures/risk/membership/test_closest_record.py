@@ -107,7 +107,7 @@ def test_rows_nearer_to_an_original_copies_and_accuracies_by_definition(engine: 
     assert same["privacy_loss"] == pytest.approx(same["adversarial_accuracy_holdout"] - same["adversarial_accuracy"])
 
 
-def test_a_column_that_is_missing_throughout_brings_nobody_nearer() -> None:
+def test_a_column_that_is_missing_throughout_brings_no_one_nearer() -> None:
     def side(*values: float) -> pa.Table:
         n = len(values)
         return pa.table({"a": values, "t": ["u"] * n, "d": pa.nulls(n, pa.float64())})
@@ -148,7 +148,7 @@ def test_few_copies_are_seen_where_the_quantile_is_blind() -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_accuracies_are_how_often_a_record_lies_nearer_to_its_own(seed: int) -> None:
+def test_accuracies_are_how_often_a_record_is_nearer_to_its_own(seed: int) -> None:
     rng = np.random.default_rng(seed)
     x, y, h = (rng.integers(0, 9, 15).astype(float).tolist() for _ in range(3))
     files = TableFiles(original=pa.table({"a": x}), released=pa.table({"a": y}), holdout=pa.table({"a": h}))
@@ -166,7 +166,7 @@ def test_accuracies_are_how_often_a_record_lies_nearer_to_its_own(seed: int) -> 
     assert observed["adversarial_accuracy_holdout"] == pytest.approx(accuracy(h, y))
 
 
-def test_ties_are_no_protection() -> None:
+def test_ties_are_not_protection() -> None:
     """One program counts rows as near to both as safe."""
     one = pa.table({"a": ["u", "v"] * 20})
     files = TableFiles(original=one, released=one, holdout=one)
@@ -190,7 +190,7 @@ def test_copies_of_all_rows_are_exact_and_those_of_some_have_a_limit() -> None:
     assert observed(x, h.slice(20), None)["copies_upper"] == limits[1].excess_upper, "not every original"
 
 
-def test_a_reason_tells_what_was_seen_and_what_was_asked() -> None:
+def test_a_reason_shows_what_was_seen_and_what_was_asked() -> None:
     table = pa.table({"a": ["u", "v", "w", "x"] * 10})
     files = TableFiles(original=table, released=table, holdout=table.slice(0, 39))
     for figure, seen, other in (

@@ -107,7 +107,7 @@ def test_a_verdict_tells_which_attack_was_larger_and_where_its_reference_is_from
 TREE = HierarchySpec.from_mapping({"tree": {"Europe": ["Bonn", "Graz"], "Asia": ["Pune"]}}, column="town")
 
 
-def test_labels_are_no_farther_from_what_they_cover() -> None:
+def test_labels_are_no_further_from_what_they_cover() -> None:
     original = pa.table({"town": ["Bonn", "Graz"], "age": [20.0, 40.0]})
     files = TableFiles(
         original=original,
@@ -197,7 +197,7 @@ def test_published_figures(case: dict[str, Any]) -> None:
     assert observed["upper"] == pytest.approx(advantage_limit(larger, 300, 150, each))
 
 
-def test_a_reference_holds_nobody_who_is_attacked(embedded: Engine, tmp_path: Path) -> None:
+def test_a_reference_holds_no_one_who_is_attacked(embedded: Engine, tmp_path: Path) -> None:
     original, holdout = tables(200)
     pq.write_table(holdout, tmp_path / "holdout.parquet")
     path = str(tmp_path / "holdout.parquet")

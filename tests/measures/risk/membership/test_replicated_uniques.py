@@ -96,8 +96,8 @@ def test_what_cannot_be_judged_is_an_error(embedded: Engine) -> None:
             ReplicatedUniques(**wrong)  # type: ignore[arg-type]
 
 
-def test_texts_that_equal_no_value_are_an_error_and_numbers_are_no_copies(embedded: Engine) -> None:
-    """Of numbers it is known that they differ; what a text stands for is not known."""
+def test_texts_that_equal_no_value_are_an_error_and_numbers_are_not_copies(embedded: Engine) -> None:
+    """Of numbers it is known that they differ; the value of a text is not known."""
     x = pa.table({"age": [str(at) for at in range(40)], "income": [float(at) for at in range(40)]})
     labels = pa.table({"age": ["0-19"] * 20 + ["20-39"] * 20, "income": [at + 0.5 for at in range(40)]})
     verdict = judged(embedded, ReplicatedUniques(at_most=0.0), x, labels)

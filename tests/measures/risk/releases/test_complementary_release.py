@@ -138,7 +138,7 @@ def test_persons_who_all_have_a_value_have_that_one_alone() -> None:
     assert measure.judge_history(ReleaseHistory(current=visits, persons=False)).observed["l"] == 4
 
 
-def test_values_of_another_column_are_no_change() -> None:
+def test_values_of_another_column_are_not_a_change() -> None:
     """One ledger, and a release between that remembered another column: what the others give away stays given away."""
     people = "abcd"
     one = replace(
@@ -200,7 +200,7 @@ def test_persons_with_several_records_and_combinations() -> None:
     assert sorted(combined_sizes(codes, weights, presence_known=True).tolist()) == [4, 6, 6]
 
 
-def test_a_release_of_one_class_tells_nobody_apart() -> None:
+def test_a_release_of_one_class_tells_no_one_apart() -> None:
     units, classes, records = hashed([0, 1, 2, 0]), hashed([5] * 4), np.array([1, 2, 3, 4])
     codes, weights, numbers = signatures([units], [classes], [records], persons=False)
     assert codes.tolist() == [[0]] * 3
@@ -262,7 +262,7 @@ LINKED = pd.DataFrame(
         ({}, {}, "pass", ""),
     ],
 )  # fmt: skip
-def test_labels_that_nothing_explains_are_no_pass(
+def test_labels_that_nothing_explains_are_not_a_pass(
     engine: Engine, tmp_path: Path, first: dict[str, str], second: dict[str, str], outcome: str, said: str
 ) -> None:
     """Without hierarchies: white, male, 1964, 02138 is one person, and two tables that hide it do so apart alone."""
@@ -291,14 +291,14 @@ def test_suppressed_records_alone_are_an_error(engine: Engine, tmp_path: Path, s
 
 
 @pytest.mark.parametrize("beside", ["16", "flat 3", "unknown", "other"])
-def test_numbers_with_a_dash_are_ranges_whatever_stands_beside_them(beside: str) -> None:
+def test_numbers_with_a_dash_are_ranges_whatever_is_next_to_them(beside: str) -> None:
     overlap, _, around = relation_of(["12-15", beside], ["13-14", "12-17", "15", "20-30"], None)
     assert overlap[0].tolist() == [True, True, True, False]
     assert around[0].tolist() == [True, False, True, False]
 
 
 @pytest.mark.parametrize("unknown", [[], ["unknown"] * 4])
-def test_no_word_beside_ranges_hides_that_two_tables_cross(tmp_path: Path, unknown: list[str]) -> None:
+def test_no_word_next_to_ranges_hides_that_two_tables_cross(tmp_path: Path, unknown: list[str]) -> None:
     """40-59 of one release and 45-64 of the next have those of 45 to 59 in common, and 40 to 44 apart."""
     earlier = str(tmp_path / "earlier.csv")
     pd.DataFrame({"age": ["45-64"] * 4 + unknown}).to_csv(earlier, index=False)
@@ -319,7 +319,7 @@ def test_ill_formed_parameters_are_refused() -> None:
     assert Counter(type(example).__name__ for example in ComplementaryRelease.examples()) == {"ComplementaryRelease": 3}
 
 
-def test_labels_of_large_integers_are_told_apart() -> None:
+def test_labels_of_large_integers_are_distinguished() -> None:
     """Beyond 2^53 neighbours are one double: taken for one another, two persons would hide behind each other."""
     n = 2**60
     overlap, inside, _ = relation_of([str(n + 1), f"[{n}, {n + 2}["], [str(n + 2), str(n + 1), f">={n + 2}"], None)
@@ -369,13 +369,13 @@ def test_a_value_with_the_name_of_a_group_is_apart_from_none_of_its_members() ->
     assert around.tolist() == [*same, [False] * 4]
 
 
-def test_two_names_for_the_same_values_lie_in_one_another() -> None:
+def test_two_names_for_the_same_values_are_in_one_another() -> None:
     spec = HierarchySpec.from_mapping({"rows": [["a", "north", "*"], ["b", "south", "*"]]}, column="town")
     for flags in relation_of(["a"], ["north", "south"], spec):
         assert flags.tolist() == [[True, False]]
 
 
-def test_a_unit_that_no_release_tells_a_value_of_has_none_left() -> None:
+def test_a_unit_that_no_release_shows_a_value_of_has_none_left() -> None:
     """Absent from all releases, or only in one without the column."""
     rows = np.array([0, 0]), np.array([5, 6])
     assert values_left(np.array([[-1, -1], [0, -1]]), [rows, rows]).tolist() == [0, 2]
