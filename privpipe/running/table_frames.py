@@ -25,7 +25,7 @@ from privpipe.running.run_context import OpenedEngine, named, read_as_source, sc
 from privpipe.tables.aggregates import rational
 from privpipe.tables.aggregation import TableSpec
 from privpipe.tables.cells import MOST_CELLS
-from privpipe.tables.entries import CellGuarantee, TableSet, TableStage
+from privpipe.tables.entries import CellGuarantee, TableSet, TableStage, idle_notes
 from privpipe.tables.exact_audit import intervals
 from privpipe.tables.finished_tables import TOTAL, finished_table, interval_rows, linked_problem, require_exact
 from privpipe.tables.private_noise import of_tables
@@ -279,7 +279,8 @@ def check_tables(tables: Any, guarantees: Any, options: Mapping[str, Any]) -> As
     verdicts = tuple(verdict for reported, verdict in judged if not reported)
     measures = tuple(verdict for reported, verdict in judged if reported)
     cells = sum(len(table) for table in found.tables.values())
-    return Assessment(verdicts=verdicts, measures=measures, records=cells, notes=found.notes).raise_if_failed(REFUSED)
+    notes = (*found.notes, *idle_notes(found.guarantees))
+    return Assessment(verdicts=verdicts, measures=measures, records=cells, notes=notes).raise_if_failed(REFUSED)
 
 
 @bordered

@@ -33,7 +33,7 @@ from privpipe.sinks.records import document_values, file_hash
 from privpipe.sinks.remote import RemoteTarget
 from privpipe.sinks.target import LocalTarget, sink_faults
 from privpipe.tables.attacker_intervals import suppressed_rows
-from privpipe.tables.entries import TableSet
+from privpipe.tables.entries import TableSet, idle_notes
 from privpipe.tables.private_tables import PrivateTable
 from privpipe.tables.response_judgement import require_judged
 from privpipe.tables.table import Table
@@ -226,7 +226,7 @@ def judge_tables(context: RunContext, tables: TableSet, memory: Remembering | No
         verdicts=tuple(verdict for verdict, by in zip(judged, asked, strict=True) if not by.reported),
         measures=tuple(verdict for verdict, by in zip(judged, asked, strict=True) if by.reported),
         records=cells,
-        notes=(*tables.notes, *notes),
+        notes=(*tables.notes, *idle_notes(asked), *notes),
         source_notes=source,
     )
 

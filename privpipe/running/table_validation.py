@@ -18,7 +18,7 @@ from privpipe.tables.aggregation import COUNT, TableSpec
 from privpipe.tables.audit_problem import AuditProblem, Levels, product
 from privpipe.tables.cells import Cells, LinkedCells
 from privpipe.tables.differencing import nested_differences, small_rests
-from privpipe.tables.entries import CellGuarantee, TableSet, TableStage, UnionGuarantee
+from privpipe.tables.entries import CellGuarantee, TableSet, TableStage, UnionGuarantee, idle_notes
 from privpipe.tables.exact_audit import AuditResult, Kind, audit
 from privpipe.tables.families import families, merged_levels
 from privpipe.tables.finished_checks import (
@@ -182,6 +182,7 @@ def validate_tables(
         records=sum(map(len, finished.cells.values())),
         notes=(
             *finished.notes(),
+            *idle_notes(asked),
             *_unjudged(finished, extra_columns=extra_columns),
             *((NO_PERSONS,) if followed else ()),
         ),

@@ -12,6 +12,7 @@ from typing import Literal, cast
 import numpy as np
 import scipy
 
+from privpipe.blocks.arrays import Bools
 from privpipe.errors import DataError
 from privpipe.tables.audit_problem import Integers, Matrix, matrix_of
 
@@ -222,6 +223,18 @@ class Cells:
         backwards = np.empty(len(keys), dtype=np.int64)
         backwards[order] = np.arange(len(keys))
         return _rows_in_use(matrix[:, backwards])
+
+    def relations_along(self, names: Sequence[str]) -> Bools:
+        """Which of some dimensions each relation is along: one, or more where cells are absent."""
+        entries = self.relations.tocoo()
+        rows = self.relations.shape[0]
+        whole = np.zeros(rows, dtype=np.int64)
+        whole[entries.row[entries.data > 0]] = entries.col[entries.data > 0]
+        found = np.zeros((rows, len(names)), dtype=np.bool_)
+        for place, dimension in enumerate(self.dimensions):
+            codes = self.codes[:, place]
+            found[entries.row[codes[entries.col] != codes[whole[entries.row]]], names.index(dimension.name)] = True
+        return found
 
     def _steps(self) -> list[int]:
         """For each dimension, how far one label is from the next among the keys."""

@@ -194,7 +194,8 @@ class Ladder:
 
     def _refuse(self, paths: dict[str | None, tuple[str, ...]]) -> None:
         labels = {label for value, path in paths.items() if value is not None for label in path}
-        if any(label.strip().casefold() == self.total.strip().casefold() for label in labels):
+        shown = labels | ({MISSING} if None in paths else set())
+        if any(label.strip().casefold() == self.total.strip().casefold() for label in shown):
             raise DataError(
                 f"dimension {self.name!r}: a label reads as the label of the total ({self.total!r}); choose another "
                 "`total`, or rename the value"

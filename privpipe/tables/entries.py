@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 MAX_ATOMS = 5_000_000
 
-__all__ = ["CellGuarantee", "TableSet", "TableStage", "UnionGuarantee"]
+__all__ = ["CellGuarantee", "TableSet", "TableStage", "UnionGuarantee", "idle_notes"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,6 +162,8 @@ class CellGuarantee(Demand):
     of_process: ClassVar[bool] = False
     """Whether it judges how tables were made, and no figure."""
     observes: ClassVar[object] = int
+    protects_nobody_at: ClassVar[int | None] = None
+    """Threshold that all tables meet."""
 
     tables: Annotated[tuple[str, ...] | None, Doc("names of the tables that are judged; left out: all")] = None
     severity: Annotated[Severity, Doc("`fail`: no release where it does not hold; `warn`: the verdict warns of it")] = (
@@ -252,3 +254,12 @@ class UnionGuarantee(FollowsPersons, CellGuarantee):
         own = ("ledger", "key", "normalise", "max_atoms")
         unused = own if self.ledger is None and self.max_atoms == MAX_ATOMS else ()
         return {name: value for name, value in super().parameters().items() if name not in unused}
+
+
+def idle_notes(guarantees: Sequence[CellGuarantee]) -> tuple[str, ...]:
+    """What a reader of the verdicts must know of thresholds that all tables meet."""
+    return tuple(
+        f"{each.name()} with {each.threshold_field} = {each.demanded()} protects no one"
+        for each in guarantees
+        if each.protects_nobody_at is not None and each.demanded() == each.protects_nobody_at
+    )

@@ -299,8 +299,24 @@ class Family:
 
     @property
     def additive(self) -> bool:
-        """Whether parts add up to their totals."""
+        """Whether parts add up to their totals, along all dimensions."""
         return self.key != COUNT or all(measure.figures.additive for measure in self.measures)
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether parts add up to their totals along some dimension, so that hidden parts imply a population."""
+        return self.additive or bool(self._equalities.any())
+
+    @cached_property
+    def _equalities(self) -> Bools:
+        """Relations along dimensions of which no contributor is in two labels, as readers know of a region.
+
+        A dimension that is one in some tables and not in others is not.
+        """
+        names = sorted({dimension.name for table in self.tables for dimension in table.cells.dimensions})
+        along = np.concatenate([table.cells.relations_along(names) for table in self.tables])
+        overlapping = along[self.cells.relations @ self.true != 0].any(axis=0)
+        return np.asarray(~along[:, overlapping].any(axis=1), dtype=np.bool_)
 
     @cached_property
     def true(self) -> Ints:
@@ -391,10 +407,13 @@ class Family:
         low, high = self.bounds(prior)
         relations, slack = self._relations()
         size = relations.shape[1]
+        spare = np.full(size - len(high), UNBOUNDED, dtype=np.int64)
+        if not self.additive:
+            spare[: len(self._equalities)][self._equalities] = 0
         return AuditProblem(
             relations=relations,
             low=np.concatenate([low, np.zeros(size - len(low), dtype=np.int64)]),
-            high=np.concatenate([high, np.full(size - len(high), UNBOUNDED, dtype=np.int64)]),
+            high=np.concatenate([high, spare]),
             whole=self.whole,
             true=np.concatenate([self.true, slack]),
             levels=levels,

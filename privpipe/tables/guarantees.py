@@ -202,6 +202,7 @@ class MinimumFrequency(PrimaryRule):
     source = "Hundepool et al., Statistical Disclosure Control, Wiley 2012, chapter 5; AI-SDC/ACRO"
     threat = "A count of 1 or 2 shows what single persons have; a sum over them shows their values."
     formula = "min over published cells with N > 0 of N >= n"
+    protects_nobody_at = 1
     choose = (
         "10 for outputs of research (ACRO), more than 7 with rounding to 5 (OpenSAFELY), 3 in official statistics. "
         "Some tools mean N <= 3 by a threshold of 3; here that is at_least: 4."

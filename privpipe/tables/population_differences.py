@@ -44,6 +44,7 @@ class Differencing(UnionGuarantee):
     source = "Hundepool et al., Handbook on Statistical Disclosure Control, 2nd ed., chapter 5"
     threat = "Two cells that differ by one person show that person as their difference."
     formula = "number of published A, B with B inside A and 0 < N_A - N_B < n"
+    protects_nobody_at = 1
     choose = "The n of minimum_frequency."
 
     at_least: Annotated[

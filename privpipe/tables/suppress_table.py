@@ -382,7 +382,7 @@ class _Joint:
             insider_levels=problem.insider_levels,
             given=given,
             shown=(problem.low, problem.high),
-            additive=family.additive,
+            additive=family.adds_up,
         )
         return problem, hiding
 

@@ -418,9 +418,9 @@ def rules_of(tables: TableSet, key: str) -> dict[str, list[Rule]]:
 def audited(tables: TableSet, family: Family, problem: AuditProblem, asked: TableAudit) -> AuditResult:
     """The audit of a family; in its implications a cell that follows from others counts as published."""
     others = np.zeros(len(problem.low), dtype=np.bool_)
-    others[np.concatenate(family.cells.variables[: family.published])] = asked.implied and family.additive
+    others[np.concatenate(family.cells.variables[: family.published])] = asked.implied and family.adds_up
     result = audit(problem, time_limit=asked.time_limit, others=others)
-    if not asked.implied or not family.additive or not len(result.determined):
+    if not asked.implied or not family.adds_up or not len(result.determined):
         return result
     every = list({id(rule): rule for own in rules_of(tables, family.key).values() for rule in own}.values())
     more = family.knowing(result.determined).implied_failures(every)

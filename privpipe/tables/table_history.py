@@ -226,7 +226,8 @@ class TableHistory:
         if name not in self.recalled:
             rows, persons = _tables_of(self.earlier[release]), self._persons[release]
             shown = [at for at, definition in enumerate(rows.definitions) if key in definition["measures"]]
-            together = _together(rows, persons, shown, key)
+            # A release without the column has no contributions to it.
+            together = _together(rows, persons, shown, key) if shown else np.empty((0, 3), dtype=np.int64)
             self.recalled[name] = [
                 _placed(
                     _recalled(rows.definitions[at], rows.cells[at], release, most),

@@ -48,6 +48,23 @@ def test_a_safe_table_passes() -> None:
     assert pp.validate(table(), policy(), original=table([])).passed
 
 
+@pytest.mark.parametrize("rule", ["minimum_frequency", "differencing"])
+def test_thresholds_that_protect_no_one_are_noted(rule: str, tmp_path: Path) -> None:
+    note = f"{rule} with at_least = 1 protects no one"
+    asked = policy({rule: {"at_least": 1}}, RULE)
+    assert note in pp.validate(table([]), policy({rule: {"at_least": 1}}), original=table([])).notes
+    frame = pd.DataFrame({"region": ["N"] * 6 + ["S"] * 6, "sex": ["f", "m"] * 6})
+    asked["columns"] = {name: {"role": "quasi_identifier"} for name in frame}
+    asked["sink"] = {"path": str(tmp_path / "out")}
+    asked["source"] = {"path": str(tmp_path / "people.csv")}
+    frame.to_csv(tmp_path / "people.csv", index=False)
+    assert note in pp.release(asked).assessment.notes
+    made = pp.tables.Aggregate(by=["region", "sex"], responses=["count"]).apply(frame)
+    entries = {"minimum_frequency": pp.tables.MinimumFrequency, "differencing": pp.tables.Differencing}
+    assert note in pp.check(made, [entries[rule](at_least=1)]).notes
+    assert not any("protects no one" in each for each in pp.check(made, [entries[rule](at_least=2)]).notes)
+
+
 def _added(place: int, more: int) -> pd.DataFrame:
     found = table()
     found.loc[place, "count"] += more

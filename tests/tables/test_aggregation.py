@@ -326,6 +326,10 @@ def test_labels_that_read_as_the_total_are_refused(engine: Engine) -> None:
             aggregated(
                 engine, engine.scan(Source(data=table)), TableSpec(by=("town",), responses=RESPONSES, total="All")
             )
+    table = pa.table({"town": ["x", None], "cost": [1, 2]})
+    with pytest.raises(DataError, match="reads as the label of the total"):
+        spec = TableSpec(by=("town",), responses=RESPONSES, total="(missing)")
+        aggregated(engine, engine.scan(Source(data=table)), spec)
     table = pa.table({"town": ["(missing)", None], "cost": [1, 2]})
     with pytest.raises(DataError, match="label of missing values"):
         aggregated(engine, engine.scan(Source(data=table)), TableSpec(by=("town",), responses=RESPONSES))

@@ -170,6 +170,15 @@ def test_sums_are_judged_over_releases(place: Place) -> None:
     assert pp.release(place.policy(["region"], **asked)).assessment.passed
 
 
+def test_a_column_that_no_earlier_release_added_up(place: Place) -> None:
+    pp.release(place.policy(["region"]))
+    place.write([*EVERYONE, *JOINER])
+    policy = place.policy(["region"], sink="two", responses=[{"mean": "cost"}])
+    assert refused(policy)["table_audit"].outcome == "fail"
+    place.write(EVERYONE)
+    assert pp.release(policy).assessment.passed
+
+
 @pytest.mark.parametrize("agreed", [True, False])
 def test_who_waives_protection_does_so_in_differences_of_releases(place: Place, agreed: bool) -> None:
     """Three joiners of 3 each are safe next to one of 900 that waives its protection, and that one is not without."""
