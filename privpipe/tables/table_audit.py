@@ -27,9 +27,9 @@ from privpipe.tables.audit_problem import UNBOUNDED, AuditProblem, Insider, Inte
 from privpipe.tables.entries import TableSet, UnionGuarantee
 from privpipe.tables.exact_audit import AuditResult, audit
 from privpipe.tables.families import Family, merged_levels
-from privpipe.tables.guarantees import GroupDisclosure, PPercent, PrimaryRule, PriorPosterior
+from privpipe.tables.guarantees import NO_CELL, GroupDisclosure, PPercent, PrimaryRule, PriorPosterior
 from privpipe.tables.primary_rules import OfHoldings, Rule, Settings
-from privpipe.tables.table import measures_of
+from privpipe.tables.table import Table, measures_of
 from privpipe.tables.union_families import TooManyClasses, seen_together
 
 __all__ = [
@@ -338,6 +338,8 @@ class TableAudit(UnionGuarantee):
         verdict = self.verdict(
             [_of_this_release(family, result) for family, _, result in audits], judged, earlier=earlier
         )
+        if verdict.outcome == "pass" and not earlier and not _has_contributors(tables.chosen(self.tables).values()):
+            return replace(verdict, observed=None, outcome="error", reason=NO_CELL)
         return replace(verdict, evidence=StoredProofs(audits))
 
     def verdict(
@@ -401,6 +403,10 @@ class TableAudit(UnionGuarantee):
             cls(prior=50, whole=False),
             cls(insiders={"holdings": "levels"}),
         ]
+
+
+def _has_contributors(tables: Iterable[Table]) -> bool:
+    return any((each.figures.contributors > 0).any() for table in tables for each in table.measures.values())
 
 
 def rules_of(tables: TableSet, key: str) -> dict[str, list[Rule]]:

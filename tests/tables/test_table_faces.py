@@ -14,7 +14,7 @@ import pytest
 
 import privpipe as pp
 from privpipe.blocks.aggregate_query import AggregateQuery
-from privpipe.errors import DataError, UsageError
+from privpipe.errors import DataError, Refused, UsageError
 from privpipe.tables.cells import Dimension
 from privpipe.tables.leaf_totals import Grid
 from privpipe.tables.table import STATUSES, Table
@@ -220,6 +220,19 @@ def test_a_population_is_named_by_a_value_of_its_column(column: str, labels: tup
     for label in labels:
         counted = pp.tables.Aggregate(by=["region"], responses=["count"], only={column: label})
         assert counted.apply(TYPED, engine=engine).public()["count"].to_pylist() == [6, 4, 2], label
+
+
+@pytest.mark.parametrize("records", [0, 12])
+def test_tables_in_which_nobody_is_counted_pass_no_audit(records: int) -> None:
+    made = pp.tables.Aggregate(by=["region"], responses=["count"]).apply(
+        pd.DataFrame({"region": pd.Series(["north", "south"] * (records // 2), dtype=str)})
+    )
+    asked = [pp.tables.MinimumFrequency(at_least=3, severity="warn"), pp.tables.TableAudit()]
+    if records:
+        pp.check(made, asked)
+    else:
+        with pytest.raises(Refused, match="TableAudit.*no published cell has a contributor"):
+            pp.check(made, asked)
 
 
 @pytest.mark.parametrize(("column", "label"), [("ok", "yes"), ("age", "young"), ("day", "01.05.2024"), ("fee", "")])
