@@ -379,9 +379,10 @@ def attach(context: RunContext, source: Any, *, planned: bool = False, drift: So
     require_declared(table, policy)
     require_bytes_unjudged(table, policy)
     if policy.empty != "pass" and not planned and engine.count(table) == 0:
-        raise DataError(
-            "the source has no records: there is nothing to judge; where a batch may be empty, write `empty: pass`"
+        remedy = (
+            "leave the table out of `tables:`" if policy.outer else "where a batch may be empty, write `empty: pass`"
         )
+        raise DataError(f"{policy.located('source')}: the source has no records: there is nothing to judge; {remedy}")
     require_no_refused_null(engine, table, policy)
     require_room_for_hierarchies(engine, table, policy)
     return engine.with_record_ids(table, policy.record_id, context.seed)
@@ -432,7 +433,7 @@ def require_declared(table: Any, policy: Policy) -> None:
     if extra:
         shown = ", ".join(f"{name!r}{did_you_mean(name, [])}" for name in extra)
         raise DataError(
-            f"{len(extra)} column(s) of the data have no role in the policy: {shown}; give each a role under "
-            '`columns:`, take it out of the data (a named index level is a column), or write `"*": drop` there to '
-            "leave out columns that the policy does not name; nothing is released by accident"
+            f"{policy.located('columns')}: {len(extra)} column(s) of the data have no role: {shown}; give each a "
+            "role under `columns:`, take it out of the data (a named index level is a column), or write "
+            '`"*": drop` there to leave out columns that the policy does not name; nothing is released by accident'
         )

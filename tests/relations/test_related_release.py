@@ -279,6 +279,19 @@ def test_errors_of_a_run_name_the_table_and_the_line(folder: Path) -> None:
     assert str(caught.value).startswith(f"{file}:14: tables.visits.columns.wrd: the data has no column 'wrd'")
 
 
+def test_a_table_without_rows_or_with_another_column_is_named(folder: Path) -> None:
+    visits = tables_of()["visits"]
+    pq.write_table(visits.slice(0, 0), folder / "visits.parquet")
+    with pytest.raises(
+        DataError, match=r"^tables\.visits\.source: .* no records: .*; leave the table out of `tables:`$"
+    ):
+        pp.release(policy(folder))
+    pq.write_table(visits.append_column("more", visits["ward"]), folder / "visits.parquet")
+    with pytest.raises(DataError, match=r"^tables\.visits\.columns: 1 column\(s\) of the data have no role: 'more'"):
+        pp.release(policy(folder))
+    assert not (folder / "published").exists()
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
