@@ -42,7 +42,7 @@ def test_decimals_come_from_the_type_or_are_written() -> None:
     for kind, declared, message in (
         (pa.float64(), None, "write how many decimals"),
         (pa.decimal128(9, 2), 1, "2 decimals by its type"),
-        (pa.string(), None, "no sum"),
+        (pa.string(), None, "cannot be summed"),
         (pa.int64(), 19, "from 0 to 18"),
     ):
         with pytest.raises(UsageError, match=message):

@@ -179,7 +179,7 @@ def test_what_cannot_be_dropped_is_dropped_by_the_next_run(
     with monkeypatch.context() as patch:
         patch.setattr(PostgresqlStore, "drop_loaded", failing)
         release()
-    assert "the next run does it" in caplog.text
+    assert "the next run drops them" in caplog.text
     assert len(place.ask(STAGED)) == 1
     release()
     assert place.ask(STAGED) == []
